@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import RECEIVED, RELAY_TIME, STREAMS, SUMS, TABLES
+from analysis.formats.columns import GOODPUT, RECEIVED, RELAY_TIME, STREAMS, SUMS, TABLES
 from analysis.formats.manifest import read_manifest
 from analysis.formats.published import COPIED_FILES, GET_ANEW, is_published, read_published
 from analysis.formats.published_streams import read_streams
@@ -71,7 +71,7 @@ def require_published(run: Path) -> None:
         raise AnalysisError(f"{run.name} has files that are not published: {min(unknown)}")
     report = read_parse_report(records / files.PARSE_REPORT)
     require_tables(records, report)
-    _read_tables(records, ())
+    _read_tables(records)
     if not (records / files.PEERS_TABLE).is_file():
         require_streams(records, report, read_streams(records))
         read_table(records / files.PUBLISHED_GOODPUT, SUMS, missing=GET_ANEW, wrong=GET_ANEW)
@@ -87,15 +87,15 @@ def require_tables(records: Path, report: ParseReport) -> None:
     Raises:
         AnalysisError: A table is missing, or its bytes differ.
     """
-    published = is_published(records)
-    expected = read_published(records).tables if published else report.tables
+    expected, by, hint = report.tables, files.PARSE_REPORT, DAMAGED_HINT
+    if is_published(records):
+        expected, by, hint = read_published(records).tables, files.PUBLISHED, GET_ANEW
     found = table_hashes(records) if expected else {}
     for name in sorted(set(expected) | set(found)):
         if expected.get(name) != found.get(name):
-            by = files.PUBLISHED if published else files.PARSE_REPORT
             wrong = f"is damaged: {by} does not have its SHA-256"
             what = "is missing" if name not in found else wrong
-            raise AnalysisError(f"{records / name} {what}", GET_ANEW if published else DAMAGED_HINT)
+            raise AnalysisError(f"{records / name} {what}", hint)
 
 
 def require_streams(records: Path, report: ParseReport, streams: pa.Table) -> None:
@@ -130,18 +130,17 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 def _require_records(records: Path) -> None:
     report = read_parse_report(records / files.PARSE_REPORT)
     require_tables(records, report)
-    if (records / files.PEERS_TABLE).is_file():
-        _read_tables(records, (files.PEERS_TABLE,))
-    else:
-        _read_tables(records, (files.STREAMS_TABLE, files.GOODPUT_TABLE))
+    _read_tables(records)
+    if not (records / files.PEERS_TABLE).is_file():
+        read_table(records / files.GOODPUT_TABLE, GOODPUT)
         require_streams(records, report, read_table(records / files.STREAMS_TABLE, STREAMS))
 
 
-def _read_tables(records: Path, needed: Collection[str]) -> None:
-    """Read the tables that exist or are ``needed``, and the JSON files that belong to them."""
+def _read_tables(records: Path) -> None:
+    """Read the tables that exist, and the JSON files that belong to them."""
     for table, columns in TABLES.items():
         path = records / f"{table}.parquet"
-        if path.name in needed or path.is_file():
+        if path.is_file():
             read_table(path, columns)
     if (records / files.PEERS_TABLE).is_file():
         read_transfer_facts(records)

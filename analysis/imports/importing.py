@@ -197,19 +197,15 @@ def _analyses(folder: Path) -> list[Path]:
 
     Raises AnalysisError if a file exists both plain and compressed.
     """
-    stems = {
-        path: path.name.removesuffix(".xz")
-        for path in sorted(folder.glob("*.analysis.json*"))
-        if path.is_file()
-    }
-    found = [path for path, stem in stems.items() if stem == NAME or ONIONPERF_ENDING in stem]
-    found = [path for path in found if stems[path].endswith(".json")]
-    for path in found:
-        if [stems[other] for other in found].count(stems[path]) > 1:
+    found: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.analysis.json*")):
+        stem = path.name.removesuffix(".xz")
+        is_analysis = stem == NAME or stem.endswith(ONIONPERF_ENDING)
+        if is_analysis and path.is_file() and found.setdefault(stem, path) != path:
             raise AnalysisError(
-                f"{folder} contains {stems[path]} twice", "remove the plain or the compressed copy"
+                f"{folder} contains {stem} twice", "remove the plain or the compressed copy"
             )
-    return found
+    return list(found.values())
 
 
 def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:

@@ -59,11 +59,7 @@ class _TorMetrics(BaseModel):
 
 
 def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTor:
-    """Return the quantile functions of a file's measurements, and what was ignored.
-
-    Args:
-        path: the file, plain or xz.
-        network_scale: see ``PublicTor``.
+    """Return the quantile functions of a file's measurements, plain or xz, and what was ignored.
 
     Raises:
         AnalysisError: the file is missing, not JSON, of another kind, or without any value.

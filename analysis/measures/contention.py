@@ -72,11 +72,11 @@ class Contention:
 
         Clients without such streams are omitted.
         """
-        ended = {
-            client: tuple(place for place, fate in enumerate(fates) if fate in outcomes)
+        return {
+            client: places
             for client, fates in self.fates.get(class_name, {}).items()
+            if (places := tuple(i for i, fate in enumerate(fates) if fate in outcomes))
         }
-        return {client: places for client, places in ended.items() if places}
 
 
 ContentionByRun = Mapping[tuple[str, str, int], Contention]

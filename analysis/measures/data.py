@@ -85,11 +85,8 @@ NO_BEATS = Beats(_NO_CODES, _NOTHING, _NOTHING, _NOTHING)
 class BytesRead:
     """Cumulative bytes read by a class, from which its throughput is computed.
 
-    Attributes:
-        begin_s: start of the first heartbeat interval.
-        end_s: end of the last heartbeat interval.
-        beat_s: median length of the intervals.
-        by: function that maps an array of times, in seconds, to the whole bytes read until each.
+    The heartbeat intervals are in [begin, end] and have the median length ``beat_s``. ``by`` maps
+    an array of times, in seconds, to the whole bytes read until each.
     """
 
     begin_s: float
@@ -106,8 +103,7 @@ class ClassData:
         streams: all streams of the class in the run; empty for a class of background load.
         beats: all heartbeat intervals of the class in the run; None in a published pack, from which
             only the sums over the class's clients are known (``published_read``).
-        begin_s: start of the measured span.
-        end_s: end of the measured span.
+        begin_s, end_s: the measured span.
         horizon_s: every measured stream is observed for at least this time from its start. It
             limits the times in restricted means. None for all classes together, and for classes
             without streams.
@@ -187,13 +183,8 @@ class ClassData:
         if self.beats is None:
             return None
         # Include streams outside of the measured span: they may overlap with streams inside.
+        streams, beats = self.streams, self.beats
         return longest_gaps(
-            self.streams.client,
-            self.streams.start_s,
-            self.streams.end_s,
-            self.streams.ttfb_s,
-            self.beats.client,
-            self.beats.begin_s,
-            self.beats.end_s,
-            self.beats.bytes_read,
+            *(streams.client, streams.start_s, streams.end_s, streams.ttfb_s),
+            *(beats.client, beats.begin_s, beats.end_s, beats.bytes_read),
         )

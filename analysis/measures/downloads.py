@@ -34,7 +34,6 @@ class Download:
     """One stream of a client.
 
     Attributes:
-        start_s: time of creation.
         end_s: end of the stream or of its observation.
         done_s: time of the last byte; None if the download did not complete.
         size_bytes: requested payload.
@@ -145,19 +144,13 @@ def completion_spread_s(downloads: Downloads) -> float | None:
 
 
 def jain_edges(downloads: Downloads) -> Floats:
-    """Return the edges of the windows of ``jain_over_time``, shape (windows + 1,).
-
-    The windows begin with the start of the newest stream.
-    """
+    """Return the edges of ``jain_over_time``'s windows, from the newest stream's start."""
     end_s = max(one.finish_s for one in downloads)
     return np.arange(max(one.start_s for one in downloads), end_s + JAIN_WINDOW_S, JAIN_WINDOW_S)
 
 
 def curve_times(downloads: Downloads) -> Floats:
-    """Return the times of the points of a curve of bytes over time, shape (n,).
-
-    The times reach from the first start to the last end.
-    """
+    """Return the times of a curve of bytes over time, from the first start to the last end."""
     end_s = max(one.finish_s for one in downloads)
     return np.arange(min(one.start_s for one in downloads), end_s + STEP_S, STEP_S)
 

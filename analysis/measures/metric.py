@@ -35,11 +35,8 @@ def rank_label(q: float) -> str:
 class Statistic:
     """A value with a note on what it excludes, or the reason for a missing value.
 
-    Attributes:
-        value: None if the statistic does not exist.
-        reason: the note if there is a value, otherwise the reason why there is none.
-        repeats: the values of a network's runs, of which ``value`` is the mean; empty if there is
-            only one run.
+    ``repeats`` has the values of a network's runs, of which ``value`` is the mean; it is empty if
+    there is only one run.
     """
 
     value: float | None
@@ -83,7 +80,6 @@ class MetricPolicy:
     """Equivalence margin and resolution of a metric.
 
     Attributes:
-        margin: the equivalence margin.
         resolution: the rounding step of the metric's values; 0 if it is unknown.
         step: the meaning of ``resolution``. With "unit", it is in the metric's unit. With "stream",
             it is a number of streams, and is divided by the number of streams that a run starts.
@@ -143,7 +139,6 @@ class Quantity:
         name: the name in summary.csv; it ends with the unit if the quantity has one.
         label: the name on pages and in figures.
         unit: unit of the value: "s", "B/s", "streams", or "1" for a dimensionless number.
-        better: the preferred direction; "" if there is none.
         judged: margin and resolution; None if the metric gets no verdict.
         scope: "class" to compute it for each class, "both" also for all classes together.
         headline: whether the report's first table shows the quantity.
@@ -199,10 +194,8 @@ def _is_stream_data(data: ClassData) -> bool:
 class Metric(Quantity):
     """A quantity that is computed from a run's records.
 
-    Attributes:
-        compute: a function that returns the statistic of one class in one run.
-        when: a function that returns whether the metric applies to a class's data. By default,
-            metrics apply to data of streams, but not to background load.
+    ``compute`` returns the statistic of one class in one run, and ``when`` returns whether the
+    metric applies to a class's data: by default, to data of streams except for background load.
     """
 
     compute: Callable[[ClassData], Statistic]
@@ -238,7 +231,7 @@ class Catalogue:
                     f"metrics with a margin: {', '.join(table)}",
                 )
             try:
-                margin = Margin(size, table[name].margin.relative)
+                margin = replace(table[name].margin, value=size)
             except ValueError as error:
                 raise AnalysisError(f"margin of {name}: {error}") from None
             table[name] = replace(table[name], margin=margin)

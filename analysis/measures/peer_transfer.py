@@ -105,10 +105,4 @@ class PeerTransfer:
 
     def received_by(self, time_s: float) -> float:
         """Return the payload received by ``time_s``, in bytes, interpolated between two counts."""
-        return float(
-            np.interp(
-                time_s,
-                np.concatenate(([0.0], self.received_s)),
-                np.concatenate(([0.0], self.received_bytes)),
-            )
-        )
+        return float(np.interp(time_s, [0.0, *self.received_s], [0.0, *self.received_bytes]))

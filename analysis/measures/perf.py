@@ -223,10 +223,7 @@ def relay_bytes_from_table(table: pa.Table) -> RelayBytes:
 
 
 def _by_class(path: Path, columns: tuple[Column, ...], kind: type[T]) -> dict[str, T]:
-    """Return class -> its rows of a table; empty if the table does not exist.
-
-    Rows without a class are omitted.
-    """
+    """Return class -> its rows; empty without a table. Rows without a class are omitted."""
     if not path.is_file():
         return {}
     table = read_table(path, columns)

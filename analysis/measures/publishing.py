@@ -48,11 +48,8 @@ Key = tuple[str, int]
 def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
     """Write the files of one run in a published pack.
 
-    Args:
-        records: The folder of the run's records.
-        levels: The run's level (setting of the network) in each study that includes the run. The
-            files cover the measured spans of all these levels.
-        out: The folder for the files, which is created.
+    ``levels`` has the run's level (setting of the network) in each study that includes the run. The
+    files cover the measured spans of all these levels. The folder ``out`` is created.
 
     Raises:
         AnalysisError: The records are missing or damaged, are from a published pack themselves, or
@@ -161,9 +158,6 @@ def _curve(read: BytesRead, needed_s: Floats) -> Curve:
 
     The other times are the start of the first heartbeat interval, the end of the last one, and the
     times in ``needed_s`` between these two.
-
-    Raises:
-        AnalysisError: The heartbeats cover more than ``MAX_SPAN_S``.
     """
     low, high = read.begin_s, read.end_s
     if not (0 <= high - low <= MAX_SPAN_S):
