@@ -65,17 +65,18 @@ def test_compressed_logs_are_unpacked_under_the_names_that_parse_looks_for(
     made = lay_out(tmp_path, store, RUNS[:1], tmp_path / "out")
     found = made[0] / files.HOSTS / "perfclient1exit/tgen.1000.stdout"
     assert found.read_bytes() == text
+    (folder / "tgen.stdout").write_bytes(text)
+    with pytest.raises(UserError, match="twice"):
+        lay_out(tmp_path, store, RUNS[:1], tmp_path / "again")
 
 
 def test_plot_data_come_of_the_records(store: Store, tmp_path: Path) -> None:
     run = store.run("stock1")
     extract(run, run / files.RECORDS)
-    made = lay_out(tmp_path, store, RUNS[:1], tmp_path / "out", with_plot_data=True)
-    expected = plot_data(run / files.RECORDS)
-    found = {
-        path.name: json.loads(path.read_text()) for path in (made[0] / "tornet.plot.data").iterdir()
-    }
-    assert found == expected
+    (made,) = lay_out(tmp_path, store, RUNS[:1], tmp_path / "out", with_plot_data=True)
+    paths = (made / "tornet.plot.data").iterdir()
+    found = {path.name: json.loads(path.read_text()) for path in paths}
+    assert found == plot_data(run / files.RECORDS)
     assert found["relay_goodput.json"]
 
 
@@ -113,13 +114,6 @@ def test_runs_that_cannot_be_exported_are_an_error_and_leave_no_files(
     with pytest.raises(UserError, match=what):
         lay_out(tmp_path, store, RUNS[:1], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_duplicate_log_is_an_error(store: Store, tmp_path: Path) -> None:
-    log = store.run("stock1") / files.HOSTS / "perfclient1exit/tgen.1004.stdout"
-    log.with_name(f"{log.name}.xz").write_bytes(lzma.compress(log.read_bytes()))
-    with pytest.raises(UserError, match="twice"):
-        lay_out(tmp_path, store, RUNS[:1], tmp_path / "out")
 
 
 @pytest.mark.slow

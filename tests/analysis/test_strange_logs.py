@@ -131,27 +131,11 @@ def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
         assert report.lines == len(lines) + 2
 
 
-def test_an_impossible_count_is_rejected(tmp_path: Path) -> None:
-    text = usual_log().text().replace(b"total-streams-created=2", b"total-streams-created=70000")
-    report = extract_log(tmp_path, text)
-    (problem,) = report.problems
-    reason = "heartbeat has more streams open than a host has ports"
-    assert [example.reason for example in problem.examples] == [reason]
-    assert report.streams == {"web": {"success": 1}}
-
-
 def test_more_streams_than_the_run_has_time_for_are_not_believed(tmp_path: Path) -> None:
     text = usual_log().text()
-    for number in (1_080_001, 10**17):
-        many = b"total-streams-created=%d,total-streams-succeeded=%d" % (number, number - 1)
-        changed = text.replace(b"total-streams-created=2,total-streams-succeeded=1", many)
-        assert changed != text
-        report = extract_log(tmp_path, changed)
-        reason = f"{number} streams are more than a run of 1080 s has"
-        assert [one.reason for one in report.problems[0].examples] == [reason]
-        for key in (b"stream [id=0,", b"stream [id=%d," % number):
-            report = extract_log(tmp_path, text.replace(b"stream [id=0,", key))
-            assert (report.malformed_lines == 0) == (key == b"stream [id=0,")
+    report = extract_log(tmp_path, text.replace(b"stream [id=0,", b"stream [id=1080001,"))
+    reason = "1080001 streams are more than a run of 1080 s has"
+    assert [one.reason for one in report.problems[0].examples] == [reason]
 
 
 # The format of TGen before 1.0, which torproject's OnionPerf used until 2020.

@@ -44,6 +44,7 @@ def sample_log() -> LogWriter:
 
 
 SAMPLE = sample_log().text()
+MANY = b"created=86400002,total-streams-succeeded=86400001"
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -157,6 +158,9 @@ def test_garbage_lines_are_counted_and_hurt_nothing_else(
         (b"id=0,", b"id=0,id=0,", "bad field"),
         (b"] times [", b"] times ", "grammar"),
         (b"error=NONE] bytes", b"error=READ] bytes", "success line with an error"),
+        (b"created=1,total-streams-p", b"created=70000,total-streams-p", "more streams open"),
+        (b"created=1,total-streams-succeeded=1", MANY, "86400002 streams are more than a run"),
+        (b"id=0,", b"id=86400001,", "streams are more than a run of 86400 s has"),
     ],
 )
 def test_a_bad_field_makes_the_line_malformed(old: bytes, new: bytes, reason: str) -> None:
