@@ -19,7 +19,7 @@ from analysis.formats import files
 from analysis.formats.byte_marks import BYTE_MARKS, CODED_MARKS
 from analysis.formats.columns import CODED_STREAMS, GAP, STREAMS
 from analysis.formats.published import GET_ANEW, TICKS_PER_S, write_table
-from analysis.formats.tables import read_table, require_values
+from analysis.formats.tables import read_table, require_values, texts
 
 MAX_TICKS = 2**53
 """Maximum number of ticks. Doubles represent every integer up to this one exactly."""
@@ -78,7 +78,7 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
 
     streams: A table with ``PUBLISHED_COLUMNS``.
     """
-    client = _texts(streams, "client")
+    client = texts(streams, "client")
     first = _is_first(client)
     seconds = {name: _values(streams, name) for name in _TIMES}
     if (
@@ -87,10 +87,7 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
         or not all(_are_ticks(values) for values, _ in seconds.values())
     ):
         return None
-    ticks = {
-        name: np.rint(values * TICKS_PER_S).astype(np.int64)
-        for name, (values, _) in seconds.items()
-    }
+    ticks = {name: _ticks(values) for name, (values, _) in seconds.items()}
     start, end, first_byte, last_byte = (ticks[name] for name in _TIMES[:4])
     has_first_byte, has_last_byte = (seconds[name][1] for name in _TIMES[2:4])
     pause = start - np.where(first, 0, np.concatenate(([0], end[:-1])))
@@ -112,7 +109,7 @@ def encode(streams: pa.Table) -> dict[str, pa.Array] | None:
 
 def decode(table: pa.Table) -> pa.Table:
     """Return ``PUBLISHED_COLUMNS`` from ``CODED_STREAMS``, bit-identical to the encoded columns."""
-    first = _is_first(_texts(table, "client"))
+    first = _is_first(texts(table, "client"))
     first_byte, has_first_byte = _values(table, "ttfb_ticks")
     last_byte, has_last_byte = _values(table, "last_byte_ticks")
     last_byte = np.where(has_last_byte, last_byte + first_byte, 0)
@@ -144,9 +141,12 @@ def _are_ticks(seconds: Floats) -> bool:
     """Return whether all times are exactly whole numbers of ticks."""
     if not np.all(np.abs(seconds) < MAX_TICKS / TICKS_PER_S):
         return False
-    restored = np.rint(seconds * TICKS_PER_S).astype(np.int64) / TICKS_PER_S
     # Compare bits, because the numbers 0 and -0 count as equal.
-    return np.array_equal(restored.view("i8"), seconds.view("i8"))
+    return np.array_equal((_ticks(seconds) / TICKS_PER_S).view("i8"), seconds.view("i8"))
+
+
+def _ticks(seconds: Floats) -> Ints:
+    return np.rint(seconds * TICKS_PER_S).astype(np.int64)
 
 
 def _values(table: pa.Table, name: str) -> tuple[NDArray[Any], Bools]:
@@ -154,10 +154,6 @@ def _values(table: pa.Table, name: str) -> tuple[NDArray[Any], Bools]:
     column = table[name].combine_chunks()
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     return column.fill_null(0).to_numpy(zero_copy_only=False), valid
-
-
-def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
-    return np.asarray(table[name].cast(pa.string()).to_pylist(), dtype=np.str_)
 
 
 def _is_first(client: NDArray[np.str_]) -> Bools:

@@ -18,7 +18,7 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import RECEIVED, SUMS
 from analysis.formats.published import GET_ANEW, read_published
-from analysis.formats.tables import read_table
+from analysis.formats.tables import read_table, texts
 from analysis.measures.data import ALL, BytesRead
 
 Curve = tuple[Floats, Floats]
@@ -36,7 +36,7 @@ def load_sums(records: Path) -> dict[str, BytesRead]:
     spans = read_published(records).classes
     path = records / files.PUBLISHED_GOODPUT
     table = read_table(path, SUMS, missing=GET_ANEW, wrong=GET_ANEW)
-    names = np.asarray(table["class"].to_pylist(), dtype=np.str_)
+    names = texts(table, "class")
     if set(names.tolist()) != set(spans):
         raise AnalysisError(f"{path} and {files.PUBLISHED} have other classes", GET_ANEW)
     time_s, amount = (
@@ -114,10 +114,6 @@ def load_received(records: Path) -> dict[tuple[str, int], Curve]:
 
 def stream_rows(table: pa.Table) -> dict[tuple[str, int], slice]:
     """Return the adjacent rows of each stream in a table: (client, stream number) -> slice."""
-    names, index = table["client"].to_pylist(), table["stream_index"].to_pylist()
-    ends = [
-        row
-        for row in range(1, len(names) + 1)
-        if row == len(names) or (names[row], index[row]) != (names[row - 1], index[row - 1])
-    ]
-    return {(names[begin], index[begin]): slice(begin, end) for begin, end in pairwise([0, *ends])}
+    keys = list(zip(table["client"].to_pylist(), table["stream_index"].to_pylist(), strict=True))
+    begins = [row for row, key in enumerate(keys) if row == 0 or key != keys[row - 1]]
+    return {keys[begin]: slice(begin, end) for begin, end in pairwise([*begins, len(keys)])}

@@ -26,7 +26,7 @@ from analysis.formats.published import (
 from analysis.formats.published_streams import write_streams
 from analysis.formats.record_files import table_hashes
 from analysis.formats.study import Level
-from analysis.formats.tables import read_table
+from analysis.formats.tables import read_table, texts
 from analysis.measures.contention import window_edges
 from analysis.measures.data import ALL, BytesRead, ClassData
 from analysis.measures.downloads import Download, asked_times
@@ -101,7 +101,7 @@ def _measured_relay_bytes(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
     The last row shows where the log ends.
     """
     time_s = table["time_s"].to_numpy()
-    host = np.asarray(table["host"].cast(pa.string()).to_pylist(), dtype=np.str_)
+    host = texts(table, "host")
     order = np.lexsort((time_s, host))
     last = np.zeros(time_s.shape, dtype=np.bool_)
     last[order] = np.append(host[order][1:] != host[order][:-1], True)[: order.size]

@@ -70,6 +70,7 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         clients |= set(pc.unique(beats["client"]).to_pylist())
     by_code = tuple(sorted(clients))
     load = {name for name, one in level.classes.items() if one.load}
+    perf, circuits = load_perf(records), load_circuits(records)
 
     def class_data(name: str) -> ClassData:
         is_all = name == ALL
@@ -86,6 +87,8 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
             side_by_side=tuple(tuple(group.values()) for group in groups.values() if group),
             not_side_by_side=tuple(name for name, group in groups.items() if not group),
             clients=by_code,
+            perf=perf.get(name),
+            circuits=circuits.get(name),
             published_read=sums.get(name),
             unknown_bytes_reason=report.unknown_bytes_reason(None if is_all else name),
         )
@@ -96,8 +99,9 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         raise AnalysisError(f"{records} was published for a different measured span", GET_ANEW)
     for name in load & set(classes):
         classes[name] = _mark_load(classes[name])
-    data = {**classes, **_by_role(records, level, report), ALL: class_data(ALL)}
-    return _with_tornet(records, data, report)
+    relay_bytes = load_relay_bytes(records, report.damaged_relays())
+    of_all = replace(class_data(ALL), relay_bytes=relay_bytes)
+    return {**classes, **_by_role(records, level, report), ALL: of_all}
 
 
 def _mark_load(data: ClassData) -> ClassData:
@@ -113,21 +117,6 @@ def _mark_load(data: ClassData) -> ClassData:
         streams=data.streams.started_in(0.0, 0.0),
         open_streams=None if data.beats is None else counts,
     )
-
-
-def _with_tornet(
-    records: Path, classes: dict[str, ClassData], report: ParseReport
-) -> dict[str, ClassData]:
-    """Add the data of a tornettools network's perf clients, circuits and relays to the classes."""
-    for name, perf in load_perf(records).items():
-        if name in classes:
-            classes[name] = replace(classes[name], perf=perf)
-    for name, circuits in load_circuits(records).items():
-        if name in classes:
-            classes[name] = replace(classes[name], circuits=circuits)
-    relay_bytes = load_relay_bytes(records, report.damaged_relays())
-    classes[ALL] = replace(classes[ALL], relay_bytes=relay_bytes)
-    return classes
 
 
 def _by_role(records: Path, level: Level, report: ParseReport) -> dict[str, ClassData]:
