@@ -43,11 +43,7 @@ def write_json(path: Path, data: Any, *, durable: bool = True, sort_keys: bool =
 
 
 def read_json(
-    path: Path,
-    *,
-    missing: str | None = None,
-    wrong: str | None = None,
-    most: int = LARGEST_BYTES,
+    path: Path, *, missing: str | None = None, wrong: str | None = None, most: int = LARGEST_BYTES
 ) -> Any:
     """Read a JSON file, which is decompressed if its name ends with .gz, .xz or .zst.
 

@@ -158,10 +158,7 @@ def read_analysis(
             f"{path} is a measurement of OnionPerf, which has no simulated time",
             "import it without --start and --end",
         )
-    span = (
-        -float("inf") if begin_s is None else begin_s,
-        float("inf") if end_s is None else end_s,
-    )
+    span = (-float("inf") if begin_s is None else begin_s, float("inf") if end_s is None else end_s)
     stem = path.name.removesuffix(".xz")
     named = path.parent.name if stem == NAME else stem
     simulation = ImportedSimulation(named.removesuffix(".json").removesuffix(".onionperf.analysis"))

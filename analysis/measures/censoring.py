@@ -18,13 +18,7 @@ from analysis.formats.study import Study
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.families.durations import DURATIONS, duration_observations
 from analysis.measures.metric import QUANTILES, rank
-from analysis.measures.survival import (
-    CENSORED,
-    EVENT,
-    FAILURE,
-    cumulative_incidence,
-    kaplan_meier,
-)
+from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence, kaplan_meier
 
 METHODS = ("naive", "incidence", "kaplan_meier")
 

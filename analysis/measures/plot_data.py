@@ -16,12 +16,7 @@ from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES
 from analysis.formats.record_files import read_parse_report
 from analysis.formats.tables import read_table
 from analysis.formats.whole_run import require_tables
-from analysis.measures.perf import (
-    GOODPUTS,
-    Circuits,
-    PerfStreams,
-    relay_bytes_from_table,
-)
+from analysis.measures.perf import GOODPUTS, Circuits, PerfStreams, relay_bytes_from_table
 
 CONVERGE_S = 1200
 """Simulated second from which tornettools by default counts downloads, circuits and relay bytes."""

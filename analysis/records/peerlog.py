@@ -64,10 +64,7 @@ _FIELDS: dict[Kind, tuple[bytes, tuple[str, ...]]] = {
     Kind.BEAT: (rb"N", ("received_bytes",)),
     Kind.CONNECTED: (rb"(\S+)", ("text",)),
     Kind.DISCONNECTED: (rb"(\S+ .*)", ("text",)),
-    Kind.DOWNLOAD: (
-        rb"(\d{1,9} (?:start \S+|first|done \d{1,15}|timeout \d{1,15}))",
-        ("text",),
-    ),
+    Kind.DOWNLOAD: (rb"(\d{1,9} (?:start \S+|first|done \d{1,15}|timeout \d{1,15}))", ("text",)),
 }
 """Kind -> the pattern of the kind's fields (N means a number), and the names of these fields."""
 _PATTERNS = {

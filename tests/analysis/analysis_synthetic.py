@@ -36,18 +36,8 @@ KIB = 1024
 GOLDEN = Path(__file__).parent / "data" / "golden"
 """Logs of a real TGen, and the values that tgentools reads from them."""
 
-TABLES = {
-    files.STREAMS_TABLE: columns.STREAMS,
-    files.GOODPUT_TABLE: columns.GOODPUT,
-    files.PROGRESS_TABLE: columns.PROGRESS,
-    files.PEERS_TABLE: columns.PEERS,
-    files.CELLS_TABLE: columns.CELLS,
-    files.RELAY_TIME_TABLE: columns.RELAY_TIME,
-    files.ARRIVALS_TABLE: columns.ARRIVALS,
-    files.PERF_TABLE: columns.PERF,
-    files.CIRCUITS_TABLE: columns.CIRCUITS,
-    files.RELAY_BYTES_TABLE: columns.RELAY_BYTES,
-}
+TABLES = {f"{name}.parquet": table for name, table in columns.TABLES.items()}
+"""Name of a file -> the columns of its table."""
 
 
 def forget_hashes(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import TABLES, make_level
+from analysis_synthetic import make_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tornet_synthetic import CLIENTS, RELAYS, OnionTraceWriter, write_tornet_run
@@ -111,8 +111,6 @@ def run(run_directory: Path, tmp_path: Path) -> Path:
 
 def test_tables_match_the_logs(run_directory: Path) -> None:
     records = run_directory / files.RECORDS
-    for name in (files.PERF_TABLE, files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE):
-        assert pq.read_schema(records / name).names == [column.name for column in TABLES[name]]
     circuits = pq.read_table(records / files.CIRCUITS_TABLE).to_pylist()
     lines = (run_directory / files.HOSTS / "perfclient1exit/oniontrace.1003.stdout").read_text()
     own = [row for row in circuits if row["host"] == "perfclient1exit"]

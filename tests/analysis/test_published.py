@@ -135,8 +135,7 @@ def records(published_run: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [files.PUBLISHED, files.PUBLISHED_STREAMS, files.PUBLISHED_GOODPUT, files.PARSE_REPORT],
+    "name", [files.PUBLISHED, files.PUBLISHED_STREAMS, files.PUBLISHED_GOODPUT, files.PARSE_REPORT]
 )
 @pytest.mark.parametrize("content", [None, b"[]"])
 def test_a_missing_or_damaged_file_is_named(

@@ -15,13 +15,7 @@ from analysis.inference import sequential
 from analysis.inference.effects import paired_effect, welch_effect
 from analysis.inference.intervals import t_interval
 from analysis.inference.sequential import spending_levels
-from analysis.measures.survival import (
-    CENSORED,
-    EVENT,
-    FAILURE,
-    cumulative_incidence,
-    kaplan_meier,
-)
+from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence, kaplan_meier
 
 # ----- repeated looks (interim analyses)
 

@@ -127,9 +127,7 @@ GARBAGE = st.one_of(
 # No garbage is inserted before the first line. If the log began with a piece of a later line, all
 # heartbeats before the time of that line would be malformed, too.
 @given(st.lists(st.tuples(st.integers(1, 6), GARBAGE), max_size=12))
-def test_garbage_lines_are_counted_and_hurt_nothing_else(
-    garbage: list[tuple[int, bytes]],
-) -> None:
+def test_garbage_lines_are_counted_and_hurt_nothing_else(garbage: list[tuple[int, bytes]]) -> None:
     lines = SAMPLE.split(b"\n")[:-1]
     clean = parse(lines)
     dirty = list(lines)

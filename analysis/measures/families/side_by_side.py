@@ -45,9 +45,7 @@ def _mean_over_clients(
     return compute_client_mean
 
 
-def _at_first_end(
-    compute: Callable[[Floats], float | None],
-) -> Callable[[Downloads], float | None]:
+def _at_first_end(compute: Callable[[Floats], float | None]) -> Callable[[Downloads], float | None]:
     """Return a function that applies ``compute`` to the shares when the first download completes.
 
     A share is the received part of a download's size at this time. The function returns None if no
