@@ -22,8 +22,8 @@ def scratch_folder(out: Path, prefix: str) -> Iterator[Path]:
     the process. On a file system without locks, the folders of killed writers remain.
     """
     for abandoned in out.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError), _opened(abandoned) as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            _lock(abandoned, stack)
             shutil.rmtree(abandoned, ignore_errors=True)
     with contextlib.ExitStack() as stack:
         folder = _create_locked(out, prefix, stack)
@@ -37,23 +37,18 @@ def _create_locked(out: Path, prefix: str, stack: contextlib.ExitStack) -> Path:
     """Create and lock a folder. Closing ``stack`` releases the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
-        # If another writer removes the folder before it is locked, create another folder.
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = stack.enter_context(_opened(folder))
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            except OSError:
-                return folder
-            if folder.exists():
-                return folder
+        try:
+            _lock(folder, stack)
+        except (FileNotFoundError, BlockingIOError):
+            # Another writer removes the folder, so create another folder.
+            continue
+        except OSError:
+            return folder
+        if folder.exists():
+            return folder
 
 
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _lock(folder: Path, stack: contextlib.ExitStack) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    stack.callback(os.close, descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
