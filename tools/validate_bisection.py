@@ -101,7 +101,7 @@ class History:
         size = self.sizes[look]
         sides = Sides(self.values[own, :size], self.values[other, :size], NO_MARGIN, "lower")
         looks = Looks(self.sizes[: look + 1], self.budget)
-        return grades({"endpoint": sides}, level, looks)["endpoint"] is Grade.SHOWN
+        return grades([sides], level, looks) == [Grade.SHOWN]
 
 
 def simulate(step: float, budget: int, searches: int) -> Iterator[Row]:

@@ -263,8 +263,8 @@ def draw_normal_family(rng: np.random.Generator, n: int, log_ratios: Floats) -> 
 
 def judge(family: Family, looks: Looks | None = None, level: float = LEVEL) -> list[Grade | None]:
     """Return the grade of each endpoint."""
-    pairs = {str(i): Sides(*sides, MARGIN) for i, sides in enumerate(zip(*family, strict=True))}
-    return list(grades(pairs, level, looks, endpoint_weights(len(pairs))).values())
+    pairs = [Sides(*sides, MARGIN) for sides in zip(*family, strict=True)]
+    return grades(pairs, level, looks, endpoint_weights(len(pairs)))
 
 
 def first_networks(family: Family, n: int) -> Family:
@@ -347,7 +347,7 @@ def rate_errors(streams_index: int, n: int, families: int) -> Iterator[Row]:
         hits = 0
         for sides in zip(own, base, strict=True):
             pair = Sides(*sides, RATE.margin, "lower", RATE.resolution / streams)
-            hits += grades({"rate": pair})["rate"] is Grade.SAME
+            hits += grades([pair]) == [Grade.SAME]
         setting = f"{truth}, {streams} streams, {n} networks"
         return rate_row(setting, "false 'same'", hits, families, LEVEL)
 

@@ -29,8 +29,7 @@ from analysis.figures.style import (
     write_in_panel,
 )
 from analysis.formats.study import STEPS, Level
-from analysis.inference.bands import Band
-from analysis.inference.mean_quantiles import mean_quantiles
+from analysis.inference.bands import Band, mean_quantiles
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.perf import SIZES_BYTES, PerfStreams
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from analysis.errors import AnalysisError
 from analysis.formats.study import STEPS, PublicTor
 from analysis.imports.simulation import Measured, read_other
-from analysis.inference.mean_quantiles import lower_quantiles
+from analysis.inference.bands import lower_quantiles
 
 LISTS = {
     "circuit_rtt": "round_trip_time",

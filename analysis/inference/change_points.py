@@ -56,13 +56,7 @@ NIGHTS_ALONE = 1 + int(np.ceil(MINIMUM_DF / DF_OF_A_CHANGE))
 
 @dataclass(frozen=True)
 class Step:
-    """A step between the nights ``index - 1`` and ``index``.
-
-    Attributes:
-        index: the first night at the new level.
-        before: mean of the segment before the step.
-        after: mean of the segment after the step.
-    """
+    """A step between the nights ``index - 1`` and ``index``, and the means of both segments."""
 
     index: int
     before: float
@@ -84,17 +78,14 @@ def penalty(false_steps: float, df: float = np.inf) -> float:
 
 
 def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
-    """Estimate the standard deviation of a night's mean from the spread within nights.
+    """Estimate the standard deviation of a night's mean, and its df, from the spread within nights.
 
     If two consecutive nights have the same networks (seeds), the estimate uses the spread of the
     change over these networks. A step that is the same on all networks does not affect this spread.
-    Otherwise, the estimate uses the spread over the networks of the later night.
+    Otherwise, the estimate uses the spread over the networks of the later night. The result is
+    (0.0, 0.0) if there is no estimate.
 
-    Args:
-        nights: seed -> value, for each night.
-
-    Returns:
-        The standard deviation and its degrees of freedom; (0.0, 0.0) if there is no estimate.
+    nights: seed -> value, for each night.
     """
     squares, df = 0.0, 0.0
     for before, after in itertools.pairwise(nights):
@@ -115,18 +106,14 @@ def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
 
 
 def night_to_night(means: ArrayLike) -> tuple[float, float]:
-    """Estimate the standard deviation of a night's mean from changes between nights.
+    """Estimate the standard deviation of a night's mean, and its df, from changes between nights.
 
     The variance is half the mean square of the changes between consecutive nights. The largest
-    tenth of the changes, which includes the steps, is left out. The mean square of the other
-    changes is corrected for this. The correction assumes that the changes are normal.
+    tenth of the changes, which includes the steps, is left out. The mean square of the others is
+    corrected for this, as if changes were normal. The result is (0.0, 0.0) if there is no estimate,
+    for example because most nights are identical.
 
-    Args:
-        means: shape (n,), the mean of each night, finite.
-
-    Returns:
-        The standard deviation and its degrees of freedom; (0.0, 0.0) if there is no estimate, for
-        example because most nights are identical.
+    means: shape (n,), the mean of each night, finite.
     """
     squares = np.sort(np.diff(np.asarray(means, dtype=np.float64)) ** 2)
     retained = int(KEPT_CHANGES * squares.size)
@@ -142,19 +129,13 @@ def night_to_night(means: ArrayLike) -> tuple[float, float]:
 def noise_of_means(
     nights: Sequence[dict[int, float]], excess_level: float = EXCESS_LEVEL
 ) -> tuple[float, float]:
-    """Estimate the standard deviation of a night's mean, as input of `find_steps`.
+    """Return one of the estimates `noise` and `night_to_night`, as input of `find_steps`.
 
-    There are two estimates: `noise` uses the spread within nights, and `night_to_night` uses the
-    changes between nights. If `noise` has fewer than ``MINIMUM_DF`` degrees of freedom, the result
-    is the estimate with more degrees of freedom. Otherwise it is `noise`, unless `night_to_night`
-    is significantly larger (F test at ``excess_level``).
+    If `noise` has fewer than ``MINIMUM_DF`` degrees of freedom, this is the estimate with more
+    degrees of freedom. Otherwise it is `noise`, unless `night_to_night` is significantly larger (F
+    test at ``excess_level``; 0.5 selects roughly the larger estimate).
 
-    Args:
-        nights: seed -> value, for each night.
-        excess_level: significance level of the F test; 0.5 selects roughly the larger estimate.
-
-    Returns:
-        The standard deviation and its degrees of freedom; (0.0, 0.0) if there is no estimate.
+    nights: seed -> value, for each night.
     """
     within, df = noise(nights)
     between, df_between = night_to_night([float(np.mean(list(night.values()))) for night in nights])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,9 +44,9 @@ class Effect:
     robust: bool = False
     differences: Floats | None = field(default=None, compare=False, repr=False)
 
-    def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Return the interval of differences that a two-sided test does not reject."""
-        level = level_of_ranks = (1 - confidence) / 2
+    def interval(self) -> Interval:
+        """Return the ``CONFIDENCE`` interval: what a two-sided test does not reject."""
+        level = level_of_ranks = (1 - CONFIDENCE) / 2
         if self.robust:
             level = nominal_p_for(level, self.count, two_sided=True)
         half = t_quantile(1 - level, self.df) * self.standard_error
@@ -77,26 +77,28 @@ class Effect:
         if self._ranked is None or self.standard_error == 0:
             return shape_corrected_p(p, self.count, two_sided=two_sided)
         ranks = p_typical_above(self._ranked, bound)
+        # Below SIGNED_RANKS_FROM pairs, the table is for the t test alone. The p-value of the
+        # signed-rank test needs no correction.
+        t_alone = shape_corrected_p(p, min(self.count, SIGNED_RANKS_FROM - 1), two_sided=two_sided)
         if self.count < SIGNED_RANKS_FROM:
-            # Below SIGNED_RANKS_FROM pairs, the table is for the t test alone. The p-value of the
-            # signed-rank test needs no correction.
-            worth = max(ranks, shape_corrected_p(p, self.count, two_sided=two_sided))
+            both = max(ranks, t_alone)
         else:
-            worth = shape_corrected_p(max(p, ranks), self.count, two_sided=two_sided)
-        if self._ranked.min() > bound:
-            t_alone = shape_corrected_p(p, self.count, two_sided=two_sided, ranks_at_end=True)
-            worth = min(worth, t_alone)
-        return worth
+            both = shape_corrected_p(max(p, ranks), self.count, two_sided=two_sided)
+        # If all differences are above the bound, signed ranks cannot give a smaller p-value.
+        return min(both, t_alone) if self._ranked.min() > bound else both
 
     def p_below(self, bound: float, *, two_sided: bool = False) -> float:
         """Return the p-value of "the difference is at least ``bound``" against "it is smaller"."""
-        return self._mirrored.p_above(-bound, two_sided=two_sided)
+        differences = None if self.differences is None else -self.differences
+        mirrored = replace(self, estimate=-self.estimate, differences=differences)
+        return mirrored.p_above(-bound, two_sided=two_sided)
 
     @property
     def p_different(self) -> float:
         """Two-sided p-value of "there is no difference"."""
-        sides = (side(0.0, two_sided=True) for side in (self.p_above, self.p_below))
-        return min(1.0, 2 * min(sides))
+        return min(
+            1.0, 2 * min(self.p_above(0.0, two_sided=True), self.p_below(0.0, two_sided=True))
+        )
 
     def p_equivalent(self, margin: float) -> float:
         """Return the p-value of "the difference is at least ``margin`` in size".
@@ -108,9 +110,8 @@ class Effect:
 
     def with_count(self, count: int) -> Effect:
         """Return the effect with the same estimate and spread for ``count`` pairs."""
-        share = self.count / count
         df = self.df * (count - 1) / (self.count - 1)
-        se = self.standard_error * float(np.sqrt(share))
+        se = self.standard_error * float(np.sqrt(self.count / count))
         return Effect(self.estimate, se, df, count, self.robust)
 
     def t_needed(self, level: float, *, two_sided: bool) -> float:
@@ -127,13 +128,6 @@ class Effect:
         """The differences if there are enough for signed ranks, otherwise None."""
         return self.differences if self.robust and self.count >= RANKED_FROM else None
 
-    @property
-    def _mirrored(self) -> Effect:
-        mirrored = None if self.differences is None else -self.differences
-        return Effect(
-            -self.estimate, self.standard_error, self.df, self.count, self.robust, mirrored
-        )
-
 
 def paired_effect(differences: ArrayLike, resolution: float = 0.0) -> Effect:
     """Return the effect of paired differences, with tests that correct for non-normal data.
@@ -143,13 +137,8 @@ def paired_effect(differences: ArrayLike, resolution: float = 0.0) -> Effect:
         resolution: rounding step of the values. The difference of two rounded values has at least
             the variance of rounding, resolution^2 / 6. A smaller variance of the differences is
             raised to this value, so that a few equal counts do not suggest certainty.
-
-    Raises:
-        ValueError: fewer than two differences.
     """
     array = np.asarray(differences, dtype=np.float64)
-    if array.size < 2:
-        raise ValueError("at least two differences are needed")
     sd = max(float(array.std(ddof=1)), resolution / float(np.sqrt(6)))
     se = sd / float(np.sqrt(array.size))
     return Effect(float(array.mean()), se, array.size - 1.0, array.size, True, array)
@@ -163,13 +152,8 @@ def welch_effect(variant: ArrayLike, baseline: ArrayLike, resolution: float = 0.
         baseline: shape (m,), m >= 2, finite.
         resolution: rounding step of the values. The variance of each side is at least the variance
             of rounding, resolution^2 / 12.
-
-    Raises:
-        ValueError: fewer than two values on a side.
     """
     sides = [np.asarray(side, dtype=np.float64) for side in (variant, baseline)]
-    if min(side.size for side in sides) < 2:
-        raise ValueError("at least two values are needed on each side")
     squares = [max(float(side.var(ddof=1)), resolution**2 / 12) / side.size for side in sides]
     total = sum(squares)
     count = min(side.size for side in sides)

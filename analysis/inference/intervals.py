@@ -41,20 +41,15 @@ def t_interval(values: ArrayLike) -> Interval:
     The bounds are None for a single value.
 
     Args:
-        values: shape (n,), finite.
-
-    Raises:
-        ValueError: no values.
+        values: shape (n,), n >= 1, finite.
     """
     array = np.asarray(values, dtype=np.float64)
-    if array.size == 0:
-        raise ValueError("no values")
+    mean = float(array.mean())
     if array.size == 1:
-        return Interval(float(array[0]), None, None)
+        return Interval(mean, None, None)
     half = t_quantile((1 + CONFIDENCE) / 2, array.size - 1.0) * (
         float(array.std(ddof=1)) / np.sqrt(array.size)
     )
-    mean = float(array.mean())
     return Interval(mean, mean - half, mean + half)
 
 
@@ -65,49 +60,33 @@ def positive_interval(values: ArrayLike) -> Interval:
     divided by the mean. The bounds are converted back from logarithms, so they are never negative.
 
     Args:
-        values: shape (n,), finite, >= 0.
+        values: shape (n,), n >= 1, finite, >= 0.
 
     Returns:
         The interval has no bounds if there is one value, or if all values are equal.
-
-    Raises:
-        ValueError: no values, or a negative one.
     """
-    array = np.asarray(values, dtype=np.float64)
-    plain = t_interval(array)
-    if array.min() < 0:
-        raise ValueError("a value is negative")
+    plain = t_interval(values)
     # The mean of tiny values can underflow to 0, and it is the divisor below.
-    if plain.low is None or plain.high is None or np.ptp(array) == 0 or plain.estimate == 0:
+    if plain.low is None or plain.high is None or np.ptp(values) == 0 or plain.estimate == 0:
         return Interval(plain.estimate, None, None)
     half = (plain.high - plain.low) / 2 / plain.estimate
-    around = exponential(Interval(0.0, -half, half))
-    assert around.low is not None
-    assert around.high is not None
-    return Interval(
-        plain.estimate, plain.estimate * around.low, min(plain.estimate * around.high, 1e308)
-    )
+    low, high = (plain.estimate * _exp(side) for side in (-half, half))
+    return Interval(plain.estimate, low, min(high, 1e308))
 
 
 def log_ratios(variant: ArrayLike, baseline: ArrayLike) -> Floats:
     """Return log(variant / baseline) for each pair, shape (n,)."""
     # Use differences of logarithms, since ratios of extreme numbers overflow.
-    ratios: Floats = np.log(np.asarray(variant, np.float64)) - np.log(
-        np.asarray(baseline, np.float64)
-    )
+    ratios: Floats = np.log(variant) - np.log(baseline)
     return ratios
 
 
 def exponential(interval: Interval) -> Interval:
     """Convert an interval of logarithms to an interval of ratios."""
+    low, high = (None if bound is None else _exp(bound) for bound in (interval.low, interval.high))
+    return Interval(_exp(interval.estimate), low, high)
 
-    def back(value: float) -> float:
-        # A wide interval from two networks may exceed the largest float.
-        return float(np.exp(np.clip(value, -700.0, 700.0)))
 
-    low, high = interval.low, interval.high
-    return Interval(
-        back(interval.estimate),
-        None if low is None else back(low),
-        None if high is None else back(high),
-    )
+def _exp(value: float) -> float:
+    # A wide interval from two networks may exceed the largest float.
+    return float(np.exp(np.clip(value, -700.0, 700.0)))

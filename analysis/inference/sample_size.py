@@ -55,10 +55,7 @@ def shown_from_spreads(count: int, level: float) -> float:
 
 
 def count_to_settle(
-    effect: Effect,
-    margin: float | None,
-    level: float,
-    level_equivalent: float | None = None,
+    effect: Effect, margin: float | None, level: float, level_equivalent: float
 ) -> int | None:
     """Return the total number of pairs that would show a difference, or equivalence.
 
@@ -69,12 +66,11 @@ def count_to_settle(
         effect: the effect in the existing pairs.
         margin: the equivalence margin; None if equivalence is not tested.
         level: error rate of a test for a difference, corrected for multiple testing.
-        level_equivalent: error rate of a test for equivalence; None means ``level``.
+        level_equivalent: error rate of a test for equivalence, corrected in the same way.
 
     Returns:
         None if ``MAX_COUNT`` pairs would not suffice.
     """
-    level_inside = level if level_equivalent is None else level_equivalent
 
     def settles(count: int) -> bool:
         later = effect.with_count(count)
@@ -85,7 +81,7 @@ def count_to_settle(
             return False
         if later.standard_error == 0:
             return size < margin
-        needed = later.t_needed(level_inside, two_sided=False)
+        needed = later.t_needed(level_equivalent, two_sided=False)
         # Both one-sided tests have to reject. The probability of this is at least the sum of their
         # powers minus 1.
         near, far = ((margin + side) / later.standard_error for side in (-size, size))

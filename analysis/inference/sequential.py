@@ -60,16 +60,11 @@ def schedule(
     The error rate of the looks holds only because these numbers do not depend on data.
 
     Args:
-        budget: the number of pairs at the last look.
+        budget: the number of pairs at the last look, at least ``first``.
         first: the number of pairs at the first look.
         growth: factor by which the number grows between looks.
         min_added: minimum number of pairs that a look adds, except for the last look.
-
-    Raises:
-        ValueError: the budget is smaller than the first look.
     """
-    if budget < first:
-        raise ValueError(f"a budget must be at least {first} networks, got {budget}")
     sizes = [first]
     while sizes[-1] < budget:
         sizes.append(min(budget, max(sizes[-1] + min_added, int(growth * sizes[-1]))))
@@ -112,13 +107,9 @@ def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
     this case, later plans exceed the rate by at most the share ``LATER``.
 
     Args:
-        plans: the sizes of the looks and the budget of each plan, both in pairs.
-
-    Raises:
-        ValueError: there is no plan, or a plan has no look.
+        plans: the sizes of the looks and the budget of each plan, both in pairs. There is at least
+            one plan, and each has at least one look.
     """
-    if not plans or not all(looks for looks, _ in plans):
-        raise ValueError("every plan needs at least one look")
     first, budget = plans[0]
     fixed = len(plans) > 1 and tuple(first) == (budget,)
     available = 1 + LATER if fixed else 1.0

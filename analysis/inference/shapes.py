@@ -27,8 +27,6 @@ The one-sided p-value of the signed-rank test of n values is at least 2^-n. For 
 too large if many metrics are judged together.
 """
 
-_MAX_T_ALONE = SIGNED_RANKS_FROM - 1
-
 P_VALUES = (0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 0.0005, 0.0002, 0.0001, 0.00001)
 """One-sided p-values of the columns of the tables."""
 
@@ -90,9 +88,7 @@ def _logs(count: int, two_sided: bool) -> Floats:
     return to_half
 
 
-def shape_corrected_p(
-    p_value: float, count: int, *, two_sided: bool, ranks_at_end: bool = False
-) -> float:
+def shape_corrected_p(p_value: float, count: int, *, two_sided: bool) -> float:
     """Correct a one-sided p-value for non-normal data. The result is never smaller than the input.
 
     Args:
@@ -100,12 +96,7 @@ def shape_corrected_p(
             the p-values of the t test and the signed-rank test.
         count: number of values, >= 2.
         two_sided: whether the other side is tested as well, for a two-sided test or interval.
-        ranks_at_end: whether all values are on one side of the tested value, so that signed ranks
-            cannot give a smaller p-value. ``p_value`` is then the p-value of the t test alone, and
-            is corrected as if there were at most ``_MAX_T_ALONE`` values.
     """
-    if ranks_at_end:
-        count = min(count, _MAX_T_ALONE)
     if p_value <= 0.0 or p_value >= 0.5:
         return p_value
     corrected = _logs(count, two_sided)

@@ -43,8 +43,6 @@ class Examination:
     """The test of one commit.
 
     Attributes:
-        commit: the commit's hash.
-        decision: the result.
         level: error level of the decision.
         networks: number of networks at the last look.
         against_good: the comparison with the good commit; None if the commit was skipped.
@@ -81,8 +79,7 @@ class Search:
 def look_sizes(budget: int) -> tuple[int, ...]:
     """Return the number of networks at each look at a commit, up to ``budget`` networks.
 
-    Raises:
-        ValueError: the budget is smaller than the first look.
+    budget: at least ``FIRST_LOOK``.
     """
     return schedule(budget, FIRST_LOOK, LOOK_GROWTH, min_added=2)
 
@@ -99,18 +96,11 @@ def decide_commit(verdicts: Sequence[Verdict], better: Better, level: float) -> 
         better: the preferred direction of the endpoint.
         level: error level of the decision.
     """
-    worse = [_shown_worse(verdict, better, level) for verdict in verdicts]
-    if worse[0] is True:
+    worse = -1 if better == "higher" else 1
+    signs = [verdict.shown_sign(level) for verdict in verdicts]
+    if signs[0] == worse:
         return Decision.BAD
-    return Decision.GOOD if worse[1:] == [False] else Decision.OPEN
-
-
-def _shown_worse(verdict: Verdict, better: Better, level: float) -> bool | None:
-    """Return whether a shown difference is a deterioration, or None if no difference is shown."""
-    if verdict.p_different is None or verdict.p_different > level or verdict.effect is None:
-        return None
-    no_difference = 1.0 if verdict.scale == "ratio" else 0.0
-    return (verdict.effect.estimate < no_difference) == (better == "higher")
+    return Decision.GOOD if signs[1:] == [-worse] else Decision.OPEN
 
 
 def find_first_bad(
@@ -141,21 +131,19 @@ def find_first_bad(
     examinations = [examine(bad, share)]
     if examinations[0].decision is not Decision.BAD:
         return Search(tuple(examinations), ())
-    skipped: set[str] = set()
     while len(left) > 1:
         # If commits are skipped or branches merge, a decision may leave more than half of the
         # candidates. More decisions then follow than planned. Divide the rest of ``error_level``
         # among them, so that the sum of all levels does not exceed ``error_level``.
         share = (error_level - spent) / decisions(len(left))
-        tested = None
-        for commit in left[:-1]:
-            if commit not in skipped:
-                tested = examine(commit, share)
-                examinations.append(tested)
-                if tested.decision is not Decision.SKIPPED:
-                    break
-                skipped.add(commit)
-        if tested is None or tested.decision in (Decision.SKIPPED, Decision.OPEN):
+        skipped = {one.commit for one in examinations}
+        untested = [commit for commit in left[:-1] if commit not in skipped]
+        for commit in untested:
+            examinations.append(examine(commit, share))
+            if examinations[-1].decision is not Decision.SKIPPED:
+                break
+        tested = examinations[-1]
+        if not untested or tested.decision in (Decision.SKIPPED, Decision.OPEN):
             break
         spent += share
         if tested.decision is Decision.BAD:

@@ -21,8 +21,6 @@ class VariantComparison:
 
     Attributes:
         place: label of the level; "" if there is only one.
-        variant: label of the variant.
-        baseline: label of the baseline.
         judgements: judgements of the endpoints, in their order; an endpoint that was not judged has
             no grade.
         key: names of level and variant, which are unique, unlike labels.

@@ -135,9 +135,7 @@ def _mean_of_repeats(repeats: Sequence[Statistic], geometric: bool) -> Statistic
 def read_statistics(study: Study, store: Path) -> Statistics:
     """Return all metrics of a study's networks, from the records of their runs.
 
-    Args:
-        study: as returned by ``load_study``.
-        store: directory that the runs' record directories are relative to.
+    store: directory that the runs' record directories are relative to.
 
     Raises:
         AnalysisError: records are missing or cannot be read.
@@ -160,10 +158,7 @@ class Estimate:
 
     Attributes:
         mean: the arithmetic mean.
-        seeds: number of networks.
-        sd: standard deviation over networks.
-        minimum: minimum over networks.
-        maximum: maximum over networks.
+        seeds: number of networks, over which the standard deviation and the extremes are.
         note: why there is no mean or no interval.
         geometric: the geometric mean, for display with ratios: the ratio of two geometric means is
             the geometric mean of the pairs' ratios. None if a value is zero or negative.
@@ -213,14 +208,14 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
     """
     if not statistics:
         return Estimate(None, 0, None, None, None, "no run")
-    values = [s.value for s in statistics.values() if s.value is not None]
-    missing = {seed: s.reason for seed, s in sorted(statistics.items()) if s.value is None}
+    ordered = [statistics[seed] for seed in sorted(statistics)]
+    missing = [s.reason for s in ordered if s.value is None]
     if missing:
-        reason = next(iter(missing.values()))
         where = "" if len(statistics) == 1 else f" in {len(missing)} of {len(statistics)} runs"
-        return Estimate(None, len(statistics), None, None, None, f"{reason}{where}")
+        return Estimate(None, len(statistics), None, None, None, f"{missing[0]}{where}")
+    values = [s.value for s in statistics.values() if s.value is not None]
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    partial = [s.reason for _, s in sorted(statistics.items()) if s.reason]
+    partial = [s.reason for s in ordered if s.reason]
     left_out = f"{partial[0]} (in {len(partial)} of {len(values)} runs)" if partial else ""
     note = ONE_VALUE if len(values) == 1 else ""
     mean = t_interval(values) if min(values) < 0 else positive_interval(values)
@@ -245,31 +240,27 @@ def against_baseline(
         resolution: rounding step of the values, in their unit; 0 if unknown.
     """
     common = sorted(set(variant) & set(baseline))
-    notes = []
     alone = sorted(set(variant) ^ set(baseline))
-    if alone:
-        notes.append(f"without a pair: {', '.join(map(str, alone))}")
-    pairs = []
-    for seed in common:
-        mine, base = variant[seed].value, baseline[seed].value
-        if mine is not None and base is not None:
-            pairs.append((mine, base))
+    notes = [f"without a pair: {', '.join(map(str, alone))}"] if alone else []
     if not common:
         return AgainstBaseline(None, None, 0, ("no pair", *notes))
-    if len(pairs) < len(common):
-        notes.append(f"{len(common) - len(pairs)} of {len(common)} pairs lack a value")
+    # None becomes NaN.
+    own, base = (
+        np.array([side[seed].value for seed in common], np.float64) for side in (variant, baseline)
+    )
+    if lacking := np.count_nonzero(np.isnan(own + base)):
+        notes.append(f"{lacking} of {len(common)} pairs lack a value")
         return AgainstBaseline(None, None, len(common), tuple(notes))
-    if len(pairs) == 1:
+    if len(common) == 1:
         notes.append(ONE_PAIR)
-    own, base_values = zip(*pairs, strict=True)
-    difference = _paired_interval(np.subtract(own, base_values), resolution)
     ratio = None
-    if min(own) > 0 and min(base_values) > 0:
-        step = resolution / float(np.mean(base_values))
-        ratio = exponential(_paired_interval(log_ratios(own, base_values), step))
+    if min(*own, *base) > 0:
+        step = resolution / float(np.mean(base))
+        ratio = exponential(_paired_interval(log_ratios(own, base), step))
     else:
         notes.append(NO_RATIO)
-    return AgainstBaseline(difference, ratio, len(pairs), tuple(notes))
+    difference = _paired_interval(own - base, resolution)
+    return AgainstBaseline(difference, ratio, len(common), tuple(notes))
 
 
 def _paired_interval(differences: Floats, resolution: float) -> Interval:

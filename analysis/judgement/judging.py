@@ -24,7 +24,6 @@ from analysis.judgement.verdicts import (
     Verdict,
     decide,
     describe,
-    exposure,
 )
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import ALL
@@ -51,7 +50,6 @@ class Design:
             runs.
         error_level: probability of any false "shown" among the endpoints, and of any false "same".
         margins: metric -> size of the margin, which replaces the size in the catalogue.
-        catalogue: definitions of the statistics.
         endpoints: class and metric of each endpoint, the most important first; if it is empty,
             ``usual_endpoints`` selects the endpoints.
         looks: interim analyses (looks) of the growing set of pairs; None for unpaired runs, or if
@@ -74,7 +72,6 @@ class Judgement:
 
     Attributes:
         class_name: class of clients, or ``ALL``.
-        metric: the metric.
         endpoint: index among the endpoints; None if the metric is not an endpoint.
         verdict: the verdict. It has no grade if the metric is not an endpoint, or if the baseline
             has too few streams.
@@ -90,31 +87,19 @@ class Judgement:
         """True if the variant is shown to be worse."""
         return self.verdict.grade is Grade.SHOWN and self.verdict.direction == "worse"
 
-    @property
-    def exposure(self) -> float | None:
-        """The largest share of all networks in which harm may occur without being observed.
-
-        None if the metric is not a rate.
-        """
-        return exposure(self.metric, self.verdict.count)
-
 
 def study_design(study: Study) -> Design:
     """Return the design of a study's comparisons."""
-    endpoints = [endpoint.key for endpoint in study.endpoints]
     return Design(
         margins=study.margins,
-        endpoints=endpoints,
+        endpoints=[endpoint.key for endpoint in study.endpoints],
         looks=study.looks,
         replicate=study.replicate_unit,
     )
 
 
 def study_error_level(study: Study) -> float:
-    """Return the probability of any false "shown" in one comparison, over all looks.
-
-    The probability of any false "same" is equal to this probability.
-    """
+    """Return the probability of any false "shown" in one comparison over all looks, or "same"."""
     return LEVEL if study.looks is None else LEVEL * spending(study.looks.plans).excess
 
 
@@ -148,12 +133,11 @@ no metric has a value, the first metric that applies to these runs (see `usual_e
 def usual_endpoints(
     level: str, statistics: Statistics, baseline: str, catalogue: Catalogue = OWN
 ) -> list[tuple[str, str]]:
-    """Return class and metric of the default endpoints.
+    """Return class and metric of the default endpoints, at most one for each row.
 
-    Each row of ``USUAL_ENDPOINTS`` gives the first metric with a value in a run of the baseline or,
-    if no metric has a value, the first metric that applies to these runs. The search in a row
-    begins with metrics over all classes together. Then it considers ``MAIN_CLASS``, and then the
-    other classes by name. Within a class, it follows the order of the row.
+    The search in a row of ``USUAL_ENDPOINTS`` begins with metrics over all classes together. Then
+    it considers ``MAIN_CLASS``, and then the other classes by name. Within a class, it follows the
+    order of the row.
     """
     known = {metric.name: metric for metric in catalogue.quantities}
     # Metrics over all classes go first, because they describe the whole network.
@@ -171,12 +155,9 @@ def usual_endpoints(
             and (metric, baseline) in statistics[level, class_name]
         ]
         with_value = [
-            (class_name, metric)
-            for class_name, metric in places
-            if any(
-                statistic.value is not None
-                for statistic in statistics[level, class_name][metric, baseline].values()
-            )
+            (c, m)
+            for c, m in places
+            if any(one.value is not None for one in statistics[level, c][m, baseline].values())
         ]
         # If no run has a value, for example because all streams failed, the endpoint reports this.
         found += (with_value or places)[:1]
@@ -248,19 +229,19 @@ def judge_comparison(
     known = {metric.name: metric for metric in design.catalogue.quantities}
     for class_name in classes:
         class_statistics = statistics[level, class_name]
-        for metric in design.catalogue.quantities:
-            if metric.name not in table:
-                continue
-            own, base = (
-                class_statistics.get((metric.name, name), {}) for name in (variant, baseline)
-            )
+        for metric, judged in table.items():
+            own, base = (class_statistics.get((metric, name), {}) for name in (variant, baseline))
             if not own and not base:
                 continue
-            resolution = find_resolution(
-                metric.name, table[metric.name], class_statistics, (variant, baseline)
-            )
-            sides[class_name, metric.name] = _sides(
-                own, base, metric, table[metric.name], resolution, design
+            common = sorted(set(own) & set(base))
+            sides[class_name, metric] = Sides(
+                [own[number].value for number in (common if design.paired else sorted(own))],
+                [base[number].value for number in (common if design.paired else sorted(base))],
+                judged.margin,
+                known[metric].better or None,
+                find_resolution(metric, judged, class_statistics, (variant, baseline)),
+                design.replicate,
+                design.paired,
             )
     too_few = {
         (c, m): _too_few(known[m], table[m].margin, statistics[level, c], baseline)
@@ -270,42 +251,21 @@ def judge_comparison(
     endpoints = [key for key in asked if key in sides]
     family = [key for key in endpoints if not too_few[key]]
     verdicts = decide(
-        {" ".join(key): sides[key] for key in family},
+        [sides[key] for key in family],
         design.error_level,
         design.looks,
         endpoint_weights(len(family)),
     )
-    judged = dict(zip(family, verdicts.values(), strict=True))
+    found = dict(zip(family, verdicts, strict=True))
     return [
         Judgement(
             key[0],
             known[key[1]],
             endpoints.index(key) if key in endpoints else None,
-            judged[key] if key in judged else describe(sides[key], too_few[key]),
+            found[key] if key in found else describe(sides[key], too_few[key]),
         )
         for key in dict.fromkeys((*endpoints, *sides))
     ]
-
-
-def _sides(
-    own: Mapping[int, Statistic],
-    base: Mapping[int, Statistic],
-    metric: Quantity,
-    judged: MetricPolicy,
-    resolution: float,
-    design: Design,
-) -> Sides:
-    common = sorted(set(own) & set(base))
-    own_numbers, base_numbers = (common, common) if design.paired else (sorted(own), sorted(base))
-    return Sides(
-        [own[number].value for number in own_numbers],
-        [base[number].value for number in base_numbers],
-        judged.margin,
-        metric.better or None,
-        resolution,
-        design.replicate,
-        design.paired,
-    )
 
 
 def find_resolution(

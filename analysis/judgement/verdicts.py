@@ -6,7 +6,7 @@ docs/reference/statistics.md has the definitions and sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
@@ -17,7 +17,7 @@ from analysis.arrays import Bools, Floats
 from analysis.formats.study import Looks, Replicate
 from analysis.inference.corrections import adjusted
 from analysis.inference.effects import Effect, paired_effect, welch_effect
-from analysis.inference.intervals import CONFIDENCE, Interval, exponential, log_ratios
+from analysis.inference.intervals import Interval, exponential, log_ratios
 from analysis.inference.sample_size import (
     count_to_settle,
     rounded_more,
@@ -74,10 +74,6 @@ class Sides:
     resolution: float = 0.0
     replicate: Replicate = "network"
     paired: bool = True
-
-    def __post_init__(self) -> None:
-        if self.paired and len(self.variant) != len(self.baseline):
-            raise ValueError("paired values must have the same length")
 
 
 @dataclass(frozen=True)
@@ -143,6 +139,12 @@ class Verdict:
         plural = "" if self.more_networks == 1 else "s"
         return f"about {self.more_networks} more {self.replicate}{plural}"
 
+    def shown_sign(self, level: float = LEVEL) -> int:
+        """Return the sign of a difference that is shown at this level; 0 if none is shown."""
+        if self.p_different is None or self.p_different > level or self.effect is None:
+            return 0
+        return 1 if self.effect.estimate > (self.scale == "ratio") else -1
+
 
 def exposure(metric: Quantity, count: int) -> float | None:
     """Return the largest share of all networks in which harm may occur without being observed.
@@ -160,7 +162,7 @@ class _Measured:
     """A comparison, prepared for its tests.
 
     Attributes:
-        comparison: the comparison.
+        comparison: its values and margin.
         variant: values of the variant, NaN if missing; not yet logarithms.
         baseline: values of the baseline, in the same form.
         ratio: whether the tests use logarithms, so that they are about ratios.
@@ -175,23 +177,30 @@ class _Measured:
     margin: float | None
     reason: str
 
-    @property
-    def count(self) -> int:
-        return int(min(self.variant.size, self.baseline.size))
-
     def effect(self, first: int | None = None) -> Effect | None:
         """Return the effect in the first ``first`` pairs (None: all); None if there is no test."""
         if self.reason:
             return None
-        variant, baseline = self.variant[:first], self.baseline[:first]
         if self.comparison.paired:
-            return paired_effect(self._differences(variant, baseline), self.resolution)
+            return paired_effect(self.differences[:first], self.resolution)
+        variant, baseline = self.variant, self.baseline
         if self.ratio:
             variant, baseline = np.log(variant), np.log(baseline)
         return welch_effect(variant, baseline, self.resolution)
 
-    def _differences(self, variant: Floats, baseline: Floats) -> Floats:
-        return log_ratios(variant, baseline) if self.ratio else variant - baseline
+    @property
+    def differences(self) -> Floats:
+        """The differences of pairs, or of two single runs, on the scale of the tests.
+
+        The array is empty if there are none, or if a value is missing.
+        """
+        finite = np.isfinite(self.variant).all() and np.isfinite(self.baseline).all()
+        single = self.variant.size == self.baseline.size == 1
+        if not finite or not (self.comparison.paired or single):
+            return np.empty(0)
+        if self.ratio:
+            return log_ratios(self.variant, self.baseline)
+        return self.variant - self.baseline
 
     @property
     def resolution(self) -> float:
@@ -217,39 +226,17 @@ class _Measured:
 
         above = joined([effect.p_above(0.0, two_sided=True) for effect in effects])
         below = joined([effect.p_below(0.0, two_sided=True) for effect in effects])
-        inside = joined([self._p_outside(effect) for effect in effects])
-        return min(1.0, 2 * min(above, below)), inside
-
-    def _p_outside(self, effect: Effect) -> float:
-        return 1.0 if self.margin is None else effect.p_equivalent(self.margin)
-
-    @property
-    def scaled(self) -> Floats:
-        """The paired differences on the scale of the tests.
-
-        The array is empty if the data are unpaired or a value is missing.
-        """
-        finite = np.isfinite(self.variant).all() and np.isfinite(self.baseline).all()
-        if not finite or not self.comparison.paired:
-            return np.empty(0)
-        return self._differences(self.variant, self.baseline)
-
-    @property
-    def lone_estimate(self) -> float | None:
-        """The effect if each side has one value and both are known; otherwise None."""
-        if self.variant.size != 1 or self.baseline.size != 1:
-            return None
-        estimate = float(self._differences(self.variant, self.baseline)[0])
-        return estimate if np.isfinite(estimate) else None
+        outside = [1.0 if self.margin is None else e.p_equivalent(self.margin) for e in effects]
+        return min(1.0, 2 * min(above, below)), joined(outside)
 
 
 def decide(
-    comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
+    comparisons: Sequence[Sides],
     level: float = LEVEL,
     looks: Looks | None = None,
     weights: Sequence[float] | None = None,
-) -> dict[str, Verdict]:
-    """Return graded verdicts on a family of comparisons, by name.
+) -> list[Verdict]:
+    """Return graded verdicts on a family of comparisons, in order.
 
     p-values are adjusted within the family by the graphical procedure of ``corrections.adjusted``,
     once for differences and once for equivalence (two one-sided tests). The probability of any
@@ -257,19 +244,12 @@ def decide(
     that cannot be tested remains in the family.
 
     Args:
-        comparisons: the comparisons of the family by name, in order.
-        level: probability of a false verdict of each kind.
+        comparisons: the comparisons of the family; paired ones if there are looks.
+        level: probability of a false verdict of each kind, in (0, 1).
         looks: interim analyses (looks) of the pairs, or None. ``level`` holds over all looks.
         weights: shares of the level; None means equal shares, which is Holm's procedure.
-
-    Raises:
-        ValueError: a name occurs twice, ``level`` is outside of (0, 1), or there are looks at
-            unpaired data.
     """
-    return {
-        name: _verdict(test, level)
-        for name, test in _test(comparisons, level, looks, weights).items()
-    }
+    return [_verdict(test, level) for test in _test(comparisons, level, looks, weights)]
 
 
 def describe(sides: Sides, reason: str = "") -> Verdict:
@@ -278,18 +258,18 @@ def describe(sides: Sides, reason: str = "") -> Verdict:
     reason: why the comparison is not judged; "" if this needs no explanation.
     """
     member = _measure(sides, None)
-    verdict = _verdict(_Test(member, member.effect(), None, 1.0, 1.0, 0.0, 0.0, 0.0), LEVEL)
+    verdict = _verdict(_Test(member, member.effect()), LEVEL)
     return replace(verdict, reason=reason) if reason else verdict
 
 
 def grades(
-    comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
+    comparisons: Sequence[Sides],
     level: float = LEVEL,
     looks: Looks | None = None,
     weights: Sequence[float] | None = None,
-) -> dict[str, Grade | None]:
+) -> list[Grade | None]:
     """Return only the grade of each verdict, as ``decide`` determines it; this is faster."""
-    return {name: test.grade for name, test in _test(comparisons, level, looks, weights).items()}
+    return [test.grade for test in _test(comparisons, level, looks, weights)]
 
 
 @dataclass(frozen=True)
@@ -310,26 +290,21 @@ class _Test:
 
     member: _Measured
     effect: Effect | None
-    grade: Grade | None
-    p_different: float
-    p_equivalent: float
-    share: float
-    share_different: float
-    share_equivalent: float
+    grade: Grade | None = None
+    p_different: float = 1.0
+    p_equivalent: float = 1.0
+    share: float = 0.0
+    share_different: float = 0.0
+    share_equivalent: float = 0.0
 
 
 def _test(
-    comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
+    comparisons: Sequence[Sides],
     level: float,
     looks: Looks | None,
     weights: Sequence[float] | None,
-) -> dict[str, _Test]:
-    if not 0 < level < 1:
-        raise ValueError(f"a level must be between 0 and 1, got {level}")
-    named = list(comparisons.items() if isinstance(comparisons, Mapping) else comparisons)
-    if len(dict(named)) < len(named):
-        raise ValueError("two comparisons have the same name")
-    family = [_measure(comparison, looks) for _, comparison in named]
+) -> list[_Test]:
+    family = [_measure(comparison, looks) for comparison in comparisons]
     shares = np.asarray(weights or [1 / max(1, len(family))] * len(family))
     spent = None if looks is None else spending(looks.plans)
     effects = [member.effect() for member in family]
@@ -343,15 +318,15 @@ def _test(
     # A rejected member passes its part of the error level to the other members, in proportion to
     # the shares of the other members.
     left = [level * shares / max(float(shares[p > level].sum()), 1e-12) for p in kinds]
-    return {
-        name: _Test(
+    return [
+        _Test(
             member, effect, _grade(effect, p, q, level), float(p), float(q),
             level * float(share), float(share_different), float(share_equivalent),
         )
-        for (name, _), member, effect, p, q, share, share_different, share_equivalent in zip(
-            named, family, effects, *kinds, shares, *left, strict=True
+        for member, effect, p, q, share, share_different, share_equivalent in zip(
+            family, effects, *kinds, shares, *left, strict=True
         )
-    }  # fmt: skip
+    ]  # fmt: skip
 
 
 def _grade(effect: Effect | None, p: float, q: float, level: float) -> Grade:
@@ -365,7 +340,7 @@ def _grade(effect: Effect | None, p: float, q: float, level: float) -> Grade:
     # errors on both sides, because the 97.5% quantile of t is at least 1.96.
     if abs(effect.estimate) <= 1.9 * effect.standard_error:
         return Grade.OPEN
-    return Grade.SUGGESTED if effect.interval(CONFIDENCE).leaves_out(0.0) else Grade.OPEN
+    return Grade.SUGGESTED if effect.interval().leaves_out(0.0) else Grade.OPEN
 
 
 def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
@@ -374,8 +349,9 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
         np.asarray(side, dtype=np.float64)
         for side in (comparison.variant, comparison.baseline)
     )
-    known = np.concatenate((variant, baseline))
-    known = known[np.isfinite(known)]
+    known, known_baseline = (
+        side[np.isfinite(side)] for side in (np.concatenate((variant, baseline)), baseline)
+    )
     margin = comparison.margin
     ratio = margin.relative and bool(np.all(known > 0))
     size: float | None = margin.value
@@ -384,22 +360,9 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
     elif margin.relative:
         # Here the tests are about differences, so the margin is relative to the mean of the
         # baseline. It is undefined if this mean is 0.
-        known_baseline = baseline[np.isfinite(baseline)]
-        size = (
-            margin.value * abs(float(known_baseline.mean()))
-            if known_baseline.size and known_baseline.mean() != 0
-            else None
-        )
-    reason = _why_not(comparison, variant, baseline)
-    if looks is not None and not reason:
-        if not comparison.paired:
-            raise ValueError("looks require paired data")
-        if variant.size < looks.sizes[-1]:
-            reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
-    if not reason and not comparison.resolution and _agree(comparison, variant, baseline):
-        # With a known resolution, the variance of rounding is a lower limit of the spread, and a
-        # test is possible.
-        reason = "all values agree and their resolution is unknown: no spread to judge by"
+        mean = float(known_baseline.mean()) if known_baseline.size else 0.0
+        size = margin.value * abs(mean) if mean else None
+    reason = _why_not(comparison, variant, baseline, looks)
     return _Measured(comparison, variant, baseline, ratio, size, reason)
 
 
@@ -415,7 +378,7 @@ def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
     return bool(np.ptp(variant) == 0 and np.ptp(baseline) == 0 and variant[0] != baseline[0])
 
 
-def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
+def _why_not(comparison: Sides, variant: Floats, baseline: Floats, looks: Looks | None) -> str:
     """Return why no test is possible, or ""."""
     paired = comparison.paired
     fewest = min(variant.size, baseline.size)
@@ -427,17 +390,25 @@ def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
         # Excluding these pairs or runs would bias the result.
         what = "pairs" if paired else "runs"
         return f"{int(missing.sum())} of {missing.size} {what} lack a value"
-    one = "one pair" if paired else "one run on a side"
-    return f"{one}: no spread to judge by" if fewest == 1 else ""
+    if fewest == 1:
+        return f"{'one pair' if paired else 'one run on a side'}: no spread to judge by"
+    if looks is not None and variant.size < looks.sizes[-1]:
+        return f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
+    if not comparison.resolution and _agree(comparison, variant, baseline):
+        # With a known resolution, the variance of rounding is a lower limit of the spread, and a
+        # test is possible.
+        return "all values agree and their resolution is unknown: no spread to judge by"
+    return ""
 
 
 def _verdict(test: _Test, level: float) -> Verdict:
     member, effect, grade = test.member, test.effect, test.grade
+    differences = member.differences
     interval = None
     if effect is not None:
-        interval = effect.interval(CONFIDENCE)
-    elif member.lone_estimate is not None:
-        interval = Interval(member.lone_estimate, None, None)
+        interval = effect.interval()
+    elif differences.size == 1:
+        interval = Interval(float(differences[0]), None, None)
     more, detectable, reason = None, None, member.reason
     if effect is not None and grade is not None:
         if effect.standard_error > 0:
@@ -447,11 +418,7 @@ def _verdict(test: _Test, level: float) -> Verdict:
                 effect, member.margin, test.share_different, test.share_equivalent
             )
             more = rounded_more(None if total is None else total - effect.count)
-            reason = (
-                ""
-                if more is not None
-                else f"more {member.comparison.replicate}s would not settle it"
-            )
+            reason = "" if more else f"more {member.comparison.replicate}s would not settle it"
         if grade is Grade.SAME and test.p_different <= level:
             reason = "a difference smaller than the margin"
     direction: Literal["better", "worse", ""] = ""
@@ -459,8 +426,8 @@ def _verdict(test: _Test, level: float) -> Verdict:
     if grade in (Grade.SHOWN, Grade.SUGGESTED) and better is not None and effect is not None:
         direction = "better" if (effect.estimate > 0) == (better == "higher") else "worse"
     agreeing = None
-    if interval is not None and member.scaled.size:
-        agreeing = int(np.sum(member.scaled * interval.estimate > 0))
+    if interval is not None and member.comparison.paired:
+        agreeing = int(np.sum(differences * interval.estimate > 0))
     margin = member.margin
     if member.ratio:
         interval = None if interval is None else exponential(interval)
@@ -475,7 +442,7 @@ def _verdict(test: _Test, level: float) -> Verdict:
         margin,
         test.p_different if tested else None,
         test.p_equivalent if tested and member.margin is not None else None,
-        member.count,
+        int(min(member.variant.size, member.baseline.size)),
         agreeing,
         more,
         detectable,
@@ -489,7 +456,7 @@ def _caution(member: _Measured, effect: Effect | None) -> str:
     """Return a warning if outliers limit the meaning of the estimate, else ""."""
     if effect is None:
         return ""
-    values, one = member.scaled, member.comparison.replicate
+    values, one = member.differences, member.comparison.replicate
     if not looks_skewed(values, member.resolution):
         return ""
     numbers = ""

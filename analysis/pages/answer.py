@@ -8,7 +8,7 @@ from analysis.inference.intervals import CONFIDENCE
 from analysis.inference.sample_size import POWER
 from analysis.judgement.compared import VariantComparison
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import LEVEL, Grade
+from analysis.judgement.verdicts import LEVEL, Grade, exposure
 from analysis.measures.data import ALL
 from analysis.measures.families.durations import DURATIONS
 from analysis.measures.metric import rank_label
@@ -74,15 +74,13 @@ def _paragraph(place: str, group: Sequence[tuple[VariantComparison, Judgement]])
         effect = _first(one, judgement) if number == 0 else _next(one, judgement)
         bounds = _bounds(judgement, named=number == 0)
         sentences.append(f"{effect}{bounds}: {_grade(judgement)}.")
-    exposures = [
-        judgement.exposure
-        for _, judgement in group
-        if judgement.verdict.p_different is not None and judgement.exposure is not None
-    ]
-    if exposures:
+    judgement = group[0][1]
+    tested = [one.verdict.count for _, one in group if one.verdict.p_different is not None]
+    missed = exposure(judgement.metric, min(tested, default=0))
+    if missed is not None:
         sentences.append(
-            f"Harm to up to {100 * max(exposures):.0f}% of {group[0][1].verdict.replicate}s may "
-            "have been missed."
+            f"Harm to up to {100 * missed:.0f}% of {judgement.verdict.replicate}s may have been "
+            "missed."
         )
     return " ".join(sentences)
 

@@ -13,7 +13,7 @@ from analysis.formats.csv_tables import csv_text
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.claims.claim import Answer, ClaimResult, Part
 from analysis.judgement.compared import interval_record, size_in_margins
-from analysis.judgement.verdicts import LEVEL
+from analysis.judgement.verdicts import LEVEL, exposure
 from analysis.pages.numbers import format_effect
 
 CAPTION = (
@@ -93,24 +93,21 @@ def _describe(part: Part) -> str:
     words = f"{part.text if part.text.startswith(label) else f'{label}, {part.text}'}: {effect}"
     if interval:
         words += f" {interval}"
-    if part.exposure is not None:
-        words += f"; {missed_harm(part.exposure)}"
-    return f"({words}.)"
+    return f"({'; '.join(filter(None, (words, _missed_harm(part))))}.)"
 
 
-def missed_harm(exposure: float) -> str:
-    """Return a clause with the share of networks in which harm may have been missed."""
-    return f"harm to up to {100 * exposure:.0f}% of networks may have been missed"
+def _missed_harm(part: Part) -> str:
+    """Return a clause with the share of networks in which harm may have been missed, or ""."""
+    share = exposure(part.metric, part.count)
+    if share is None:
+        return ""
+    return f"harm to up to {100 * share:.0f}% of networks may have been missed"
 
 
 def part_note(part: Part) -> str:
     """Return the note on a comparison in the table of claims."""
-    note = part.reason
-    if not note and part.more_networks is not None:
-        note = f"about {part.more_networks} more network{'' if part.more_networks == 1 else 's'}"
-    if part.exposure is not None and part.answer is not Answer.OPEN:
-        note = "; ".join(filter(None, (note, missed_harm(part.exposure))))
-    return note
+    missed = "" if part.answer is Answer.OPEN else _missed_harm(part)
+    return "; ".join(filter(None, (part.reason or part.more, missed)))
 
 
 def _open_reasons(answers: Sequence[ClaimResult]) -> list[str]:

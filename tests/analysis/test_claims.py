@@ -142,15 +142,14 @@ def test_a_share_that_is_always_the_whole_is_above_a_value() -> None:
     assert answered.parts[0].text == "5mid: a above 50%"
 
 
-@pytest.mark.parametrize(("a", "b"), [(1.0, 1.02), (1.02, 1.0)])
-def test_an_order_within_the_margin_is_not_a_relevant_difference(a: float, b: float) -> None:
-    statistics = runs({("5mid", "a"): a, ("5mid", "b"): b}, noise=0.001)
-    (part,) = answer(claim("lowest", "a b"), statistics).parts
+@pytest.mark.parametrize("variants", ["a b", "b a"])
+def test_an_order_within_the_margin_is_not_a_relevant_difference(variants: str) -> None:
+    statistics = runs({("5mid", "a"): 1.0, ("5mid", "b"): 1.02}, noise=0.001)
+    (part,) = answer(claim("lowest", variants), statistics).parts
     assert known(part.p_different) < 0.05
     assert (part.answer, part.grade) == (Answer.NO_DIFFERENCE, Grade.SAME)
-    assert answer(claim("alike", "a b"), statistics).answer is Answer.SUPPORTED
     # The same difference exceeds a margin of 1%.
-    assert answer(claim("alike", "a b", margin=0.01), statistics).answer is Answer.OPPOSITE
+    assert answer(claim("alike", variants, margin=0.01), statistics).answer is Answer.OPPOSITE
 
 
 def test_trends() -> None:
@@ -227,26 +226,6 @@ def test_gaps_of_rates_are_differences() -> None:
     assert answered.answer is Answer.OPPOSITE
     answered = answer(claim("converges", "a b", ENDS[::-1], "timeout_rate"), statistics)
     assert answered.answer is Answer.SUPPORTED
-
-
-def test_false_answers_are_rare() -> None:
-    """All variants have the same distribution, so an order may be found in at most 5 % of cases."""
-    wrong = 0
-    rng = np.random.default_rng(11)
-    for _ in range(400):
-        values = rng.normal(10.0, 2.0, (3, 6))
-        statistics: Statistics = {
-            ("5mid", "web"): {
-                ("ttfb_p50_s", name): {seed: Statistic(float(v)) for seed, v in enumerate(row)}
-                for name, row in zip("abc", values, strict=True)
-            }
-        }
-        answered = answer(claim("lowest", "a b c"), statistics)
-        # There are far too few networks to show equivalence, so any answer but `open` states an
-        # order, which is false.
-        wrong += any(part.answer is not Answer.OPEN for part in answered.parts)
-    assert wrong <= 400 * 0.05 + 2.6 * math.sqrt(400 * 0.05 * 0.95)
-    assert wrong > 0
 
 
 def test_missing_values_are_stated_in_the_answer() -> None:

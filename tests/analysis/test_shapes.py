@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from analysis_synthetic import known
@@ -85,17 +87,17 @@ def test_skewness_is_seen() -> None:
 def test_a_verdict_on_skewed_networks_has_a_caution() -> None:
     base = np.full(8, 10.0)
     away = np.exp([0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, 0.8])
-    verdict = decide({"it": Sides(base * away, base, Margin(0.05))})["it"]
+    plain = Sides(base, base, Margin(0.05))
+    skewed, even = decide([replace(plain, variant=base * away), plain])
     caution = "a few networks are outliers: this is about the typical network ("
-    assert verdict.caution.startswith(f"{caution}\N{MULTIPLICATION SIGN}1.00")
-    plain = decide({"it": Sides(base * away[::-1] ** 0.0, base, Margin(0.05))})["it"]
-    assert plain.caution == ""
+    assert skewed.caution.startswith(f"{caution}\N{MULTIPLICATION SIGN}1.00")
+    assert even.caution == ""
 
 
 def test_rates_of_zero_are_equal_and_the_unseen_share_is_stated() -> None:
     for n in (3, 5, 10):
         sides = Sides(np.zeros(n), np.zeros(n), RATE.margin, "lower", 1 / 500)
-        assert decide({"it": sides})["it"].grade is Grade.SAME
+        assert decide([sides])[0].grade is Grade.SAME
     assert unseen_share(10, 0.05) == pytest.approx(1 - 0.05**0.1)
 
 

@@ -23,8 +23,8 @@ from analysis.figures.writing import WrittenFigure, write_figure
 from analysis.formats import files
 from analysis.formats.study import FigureSpec, Study, write_study
 from analysis.imports.tor_metrics import read_tor_metrics
+from analysis.inference.bands import lower_quantiles, mean_quantiles
 from analysis.inference.intervals import t_interval, t_quantile
-from analysis.inference.mean_quantiles import lower_quantiles, mean_quantiles
 from analysis.measures.run_data import load_run
 from analysis.pages.report import build
 from analysis.records.extract import extract
@@ -33,7 +33,7 @@ from analysis.records.extract import extract
 @given(st.lists(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), min_size=2, max_size=5))
 def test_bands_are_t_intervals_of_each_quantile(samples: list[list[float]]) -> None:
     shares = np.array([0.0, 0.5, 0.9, 1.0])
-    found = known(mean_quantiles([np.array(one) for one in samples], shares))
+    found = known(mean_quantiles([[np.array(one)] for one in samples], shares))
     for place, share in enumerate(shares):
         values = [sorted(one)[int((len(one) - 1) * share)] for one in samples]
         expected = t_interval(values)
@@ -48,7 +48,7 @@ def test_a_resolution_widens_the_band() -> None:
     Here t(n - 1) is a quantile of Student's t, var is the sample variance, and n = 2.
     """
     pairs = np.array([[10.0, 6.0], [20.0, 3.0]])
-    found = known(mean_quantiles([pairs[:1], pairs[1:]], np.array([0.5])))
+    found = known(mean_quantiles([[pairs[:1]], [pairs[1:]]], np.array([0.5])))
     half = t_quantile(0.975, 1.0) * math.sqrt(25.0 + (36.0 + 9.0) / 12 / 2)
     assert found.mean.tolist() == [15.0]
     assert found.high[0] == pytest.approx(15.0 + half)
@@ -59,10 +59,10 @@ def test_a_resolution_widens_the_band() -> None:
 
 def test_a_simulation_without_a_value_is_left_out_and_one_has_no_band() -> None:
     shares = np.array([0.5])
-    one = known(mean_quantiles([np.array([1.0, 2.0, 9.0]), np.empty(0)], shares))
+    one = known(mean_quantiles([[np.array([1.0, 2.0, 9.0])], [np.empty(0)]], shares))
     assert (one.count, one.mean.tolist()) == (1, [2.0])
     assert np.isnan(one.low).all()
-    assert mean_quantiles([np.empty(0)], shares) is None
+    assert mean_quantiles([[np.empty(0)]], shares) is None
     assert lower_quantiles([3.0, 1.0], np.array([0.99])).tolist() == [1.0]
 
 

@@ -20,44 +20,40 @@ BASE = [10.0, 20.0, 30.0, 15.0, 12.0, 18.0]
 
 
 def decide_single(sides: Sides) -> Verdict:
-    return decide({"it": sides})["it"]
+    return decide([sides])[0]
 
 
-def values_with_ratio(ratio: float, spread: float = 0.01) -> list[float]:
-    return [b * ratio * (1 + spread * (-1) ** i) for i, b in enumerate(BASE)]
+def with_ratio(ratio: float, spread: float = 0.01, times: int = 1, **more: Any) -> Sides:
+    """Return ``times`` as many pairs as there are in BASE. Lower values are better."""
+    values = [b * ratio * (1 + spread * (-1) ** i) for i, b in enumerate(BASE)]
+    return Sides(values * times, BASE * times, FIVE, "lower", **more)
 
 
 def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
-    assert decide_single(Sides(values_with_ratio(1.0), BASE, FIVE)).grade is Grade.SAME
-    small = decide_single(Sides(values_with_ratio(1.02, 0.002), BASE, FIVE))
+    assert decide_single(with_ratio(1.0)).grade is Grade.SAME
+    small = decide_single(with_ratio(1.02, 0.002))
     assert small.grade is Grade.SAME
     assert known(small.p_different) < 0.05
     assert small.reason == "a difference smaller than the margin"
 
 
 def test_open_verdicts_state_the_number_of_further_networks() -> None:
-    verdict = decide_single(Sides(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower"))
+    verdict = decide_single(with_ratio(1.02, 0.05))
     assert (verdict.grade, verdict.direction) == (Grade.OPEN, "")
     assert verdict.more == f"about {verdict.more_networks} more networks"
     more = round((6 + known(verdict.more_networks)) / 6)
-    settled = decide_single(
-        Sides(values_with_ratio(1.02, 0.05) * 2 * more, BASE * 2 * more, FIVE, "lower")
-    )
-    assert settled.settled
-    repeats = decide_single(
-        Sides(values_with_ratio(1.02, 0.05), BASE, FIVE, "lower", replicate="repeat")
-    )
+    assert decide_single(with_ratio(1.02, 0.05, 2 * more)).settled
+    repeats = decide_single(with_ratio(1.02, 0.05, replicate="repeat"))
     assert repeats.more == f"about {verdict.more_networks} more repeats"
-    hopeless = decide_single(Sides(values_with_ratio(1.02, 0.2), BASE, FIVE, "lower"))
+    hopeless = decide_single(with_ratio(1.02, 0.2))
     assert (hopeless.more_networks, hopeless.more) == (None, "")
     assert hopeless.reason == "more networks would not settle it"
 
 
 def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None:
-    sides = Sides(values_with_ratio(1.2, 0.09), BASE, FIVE, "lower")
+    sides = with_ratio(1.2, 0.09)
     # Endpoints that cannot be tested count in the correction.
-    beside: dict[str, Sides] = {f"other {i}": Sides([None], [1.0], FIVE) for i in range(11)}
-    verdict = decide({"it": sides, **beside})["it"]
+    verdict = decide([sides, *[Sides([None], [1.0], FIVE)] * 11])[0]
     assert (verdict.grade, verdict.direction) == (Grade.SUGGESTED, "worse")
     assert (verdict.word, verdict.settled) == ("suggested", False)
     assert known(verdict.effect).leaves_out(1.0)
@@ -66,17 +62,13 @@ def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None
 
 
 def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
-    family: dict[str, Sides] = {
-        name: Sides(values_with_ratio(1.2, 0.07), BASE, FIVE)
-        for name in ("first", "second", "third")
-    }
-    equal = known(decide(family)["first"].p_different)
-    found = decide(family, weights=endpoint_weights(3))
-    p = known(found["first"].p_different)
-    assert p == pytest.approx(equal * 2 / 3)
+    family = [with_ratio(1.2, 0.07)] * 3
+    equal = known(decide(family)[0].p_different)
+    first, *others = (one.p_different for one in decide(family, weights=endpoint_weights(3)))
+    assert first == pytest.approx(equal * 2 / 3)
     # The other two endpoints then share the whole error level equally. So their adjusted p-values
     # are twice the unadjusted ones, and equal the adjusted p-value of the first endpoint.
-    assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
+    assert others == [pytest.approx(first)] * 2
     assert endpoint_weights(1) == [1.0]
 
 
@@ -105,27 +97,10 @@ def test_uninformative_data(variant: Any, baseline: Any, reason: str) -> None:
     assert (verdict.effect is not None) == (reason.startswith("one pair"))
 
 
-def test_the_family_is_corrected_for() -> None:
-    rng = np.random.default_rng(5)
-    sides = Sides(1.0 + rng.normal(0.06, 0.05, 8), np.ones(8), Margin(0.001), "lower")
-    assert decide_single(sides).grade is Grade.SHOWN
-    p = known(decide_single(sides).p_different)
-    many: dict[str, Sides] = {
-        f"other {i}": Sides([1.0, 1.2, 0.8], [1.0] * 3, FIVE) for i in range(int(0.05 / p) + 1)
-    }
-    assert decide({"it": sides, **many})["it"].grade is Grade.SUGGESTED
-
-
-def test_mistakes_are_refused() -> None:
-    with pytest.raises(ValueError, match="same length"):
-        Sides([1.0], [], FIVE)
-    with pytest.raises(ValueError, match="same name"):
-        decide([("a", Sides([], [], FIVE)), ("a", Sides([], [], FIVE))])
-    with pytest.raises(ValueError, match="level"):
-        decide({}, 0.0)
-    for bad in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="margin"):
-            Margin(bad)
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_a_margin_is_positive(bad: float) -> None:
+    with pytest.raises(ValueError, match="margin"):
+        Margin(bad)
 
 
 CELL = st.one_of(
@@ -148,13 +123,12 @@ FAMILY = st.lists(
 
 @given(FAMILY)
 def test_never_nan_and_always_a_grade(family: list[Any]) -> None:
-    comparisons: dict[str, Sides] = {}
-    for i, (pairs, relative, better, resolution, paired) in enumerate(family):
+    comparisons = []
+    for pairs, relative, better, resolution, paired in family:
         one, other = [a for a, _ in pairs], [b for _, b in pairs]
-        comparisons[str(i)] = Sides(
-            one, other, Margin(0.05, relative), better, resolution, paired=paired
-        )
-    for verdict in decide(comparisons).values():
+        margin = Margin(0.05, relative)
+        comparisons.append(Sides(one, other, margin, better, resolution, paired=paired))
+    for verdict in decide(comparisons):
         numbers = [verdict.margin, verdict.p_different, verdict.p_equivalent]
         if verdict.effect is not None:
             numbers += [verdict.effect.estimate, verdict.effect.low, verdict.effect.high]
@@ -170,12 +144,9 @@ def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None
     So the equivalence of the other metrics does not change how many more networks `it` needs.
     """
     open_one = Sides(1.0 + np.tile([0.105, -0.035], 10), np.ones(20), FIVE, "lower", 1e-6)
-    alike = {
-        f"alike {n}": Sides(1.0 + np.tile([1e-4, -1e-4], 10), np.ones(20), FIVE, "lower", 1e-6)
-        for n in range(7)
-    }
-    beside = decide({"it": open_one, **alike})
-    assert [beside[name].grade for name in alike] == [Grade.SAME] * 7
-    assert beside["it"].grade is Grade.OPEN
-    lost = {name: Sides([None], [1.0], FIVE) for name in alike}
-    assert beside["it"].more_networks == decide({"it": open_one, **lost})["it"].more_networks
+    alike = Sides(1.0 + np.tile([1e-4, -1e-4], 10), np.ones(20), FIVE, "lower", 1e-6)
+    it, *others = decide([open_one, *[alike] * 7])
+    assert [one.grade for one in others] == [Grade.SAME] * 7
+    assert it.grade is Grade.OPEN
+    lost = Sides([None], [1.0], FIVE)
+    assert it.more_networks == decide([open_one, *[lost] * 7])[0].more_networks

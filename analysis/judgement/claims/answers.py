@@ -5,7 +5,7 @@ The tests of a claim's statements form one family: their p-values are corrected 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.judgement.claims.claim import (
@@ -19,11 +19,14 @@ from analysis.judgement.claims.claim import (
 )
 from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.judgement.claims.evidence import Evidence
-from analysis.judgement.claims.statement import Statement
+from analysis.judgement.claims.statement import Statement, p_or_one
 from analysis.judgement.claims.testable import at_a_bound, cannot_differ
 from analysis.judgement.estimates import Statistics
 from analysis.judgement.verdicts import Grade, Sides, Verdict, decide
+from analysis.measures.catalogue import METRICS, OWN
 from analysis.measures.contention import ContentionByRun
+
+_METRIC = {metric.name: metric for metric in METRICS}
 
 
 def answer_claims(
@@ -46,15 +49,16 @@ def answer_claims(
     Raises:
         AnalysisError: a margin is not positive, or is for an unknown metric.
     """
-
-    def evidence(claim: Claim, metric: str) -> Evidence:
-        return Evidence(
-            claim, metric, statistics, margins or {}, labels or Labels(), contention or {}
-        )
-
-    return [
-        _answer(claim, [evidence(claim, metric) for metric in claim.metrics]) for claim in claims
-    ]
+    common = statistics, labels or Labels(), contention or {}
+    results = []
+    for claim in claims:
+        own = {} if claim.margin is None else dict.fromkeys(claim.metrics, claim.margin)
+        policies = OWN.with_margins({**(margins or {}), **own})
+        evidences = [
+            Evidence(claim, _METRIC[name], policies[name], *common) for name in claim.metrics
+        ]
+        results.append(_answer(claim, evidences))
+    return results
 
 
 def _answer(claim: Claim, evidences: Sequence[Evidence]) -> ClaimResult:
@@ -64,12 +68,12 @@ def _answer(claim: Claim, evidences: Sequence[Evidence]) -> ClaimResult:
         for evidence in evidences
         for statement in DIRECTIONS[claim.direction].statements(claim)
     ]
-    verdicts = _decide(sides for question in questions for sides in question.sides)
-    beyond = _decide(sides for question in questions for sides in question.beyond)
+    # Comparisons with and without the margin are two families.
+    verdicts = iter(decide([sides for question in questions for sides in question.sides]))
+    beyond = iter(decide([sides for question in questions for sides in question.beyond]))
     parts = tuple(
         _part(
             question,
-            len(claim.metrics) > 1,
             [next(verdicts) for _ in question.sides],
             [next(beyond) for _ in question.beyond],
         )
@@ -83,15 +87,8 @@ def _combine(answers: Sequence[Answer]) -> Answer:
 
     If no part fails, a single untestable part means that such runs can never support the claim.
     """
-    for decides in (Answer.OPPOSITE, Answer.NO_DIFFERENCE, Answer.UNTESTABLE, Answer.OPEN):
-        if decides in answers:
-            return decides
-    return Answer.SUPPORTED
-
-
-def _decide(family: Iterable[Sides]) -> Iterator[Verdict]:
-    """Return the verdicts on comparisons whose p-values are corrected together, in order."""
-    return iter(decide((str(number), sides) for number, sides in enumerate(family)).values())
+    order = Answer.OPPOSITE, Answer.NO_DIFFERENCE, Answer.UNTESTABLE, Answer.OPEN
+    return next((answer for answer in order if answer in answers), Answer.SUPPORTED)
 
 
 @dataclass(frozen=True)
@@ -111,43 +108,30 @@ class _Question:
 
 
 def _question(statement: Statement, evidence: Evidence) -> _Question:
-    reason, untestable = evidence.missing(statement.points), None
-    if not reason:
-        untestable = at_a_bound(statement, evidence)
-        reason = str(untestable or statement.why_not(evidence))
+    reason = evidence.missing(statement.points)
+    untestable = None if reason else at_a_bound(statement, evidence)
+    reason = reason or str(untestable or statement.why_not(evidence))
     if reason:
         # A statement without values stays in the family: the other statements are corrected for it.
-        sides = (Sides([], [], evidence.margin),) * statement.untested
+        sides = (Sides([], [], evidence.policy.margin),) * statement.untested
         return _Question(statement, evidence, sides, (), reason, untestable)
     sides = statement.sides(evidence)
     untestable = cannot_differ(statement, evidence)
     return _Question(statement, evidence, sides, statement.beyond(sides), "", untestable)
 
 
-def _remaining_obstacle(
-    untestable: Untestable | None, verdicts: Sequence[Verdict]
-) -> Untestable | None:
-    """Return why a part remains untestable after its tests, or None.
-
-    A saturated network carries the same total traffic under every variant. A difference in total
-    traffic with the grade "shown" means that the network was not saturated. If the same streams
-    fail under both variants, the part remains untestable even if the failure rates differ, because
-    only different total numbers of streams can cause this difference.
-    """
-    saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
+def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Part:
+    statement, evidence = question.statement, question.evidence
+    text = statement.text(evidence)
+    if len(evidence.claim.metrics) > 1:
+        text = f"{evidence.metric.label}, {text}"
+    shown, untestable = verdicts[0], question.untestable
     differs = any(verdict.grade is Grade.SHOWN for verdict in verdicts)
-    return None if saturated and differs else untestable
-
-
-def _part(
-    question: _Question,
-    several_metrics: bool,
-    verdicts: Sequence[Verdict],
-    beyond: Sequence[Verdict],
-) -> Part:
-    statement, metric = question.statement, question.evidence.metric
-    text = statement.text(question.evidence)
-    shown, untestable = verdicts[0], _remaining_obstacle(question.untestable, verdicts)
+    if untestable is not None and untestable.obstacle is Obstacle.SATURATED and differs:
+        # A saturated network carries the same total traffic under every variant, so this one is
+        # not. But where the same streams fail, only other total numbers of streams can cause a
+        # difference of rates, so the part remains untestable.
+        untestable = None
     if untestable is not None:
         answer, reason = Answer.UNTESTABLE, str(untestable)
     elif question.reason:
@@ -161,10 +145,9 @@ def _part(
         needed = [v.more_networks for v in verdicts if not v.settled]
         more = max((n for n in needed if n is not None), default=None)
         reason = reason or next((v.reason for v in verdicts if v.reason), "")
-    tested = answer not in (Answer.OPEN, Answer.UNTESTABLE)
     limiting = _limiting(verdicts)
     own = {
-        "count": len(question.evidence.seeds(statement.points)),
+        "count": len(evidence.seeds(statement.points)),
         "grade": limiting.grade,
         "p_different": limiting.p_different,
         "more_networks": None if reason else more,
@@ -172,11 +155,11 @@ def _part(
     }
     return Part(
         **(vars(shown) | own),
-        text=f"{metric.label}, {text}" if several_metrics else text,
-        metric=metric,
+        text=text,
+        metric=evidence.metric,
         answer=answer,
         untestable=untestable,
-        p_answer=statement.answer_p_value(answer, verdicts, beyond) if tested else 1.0,
+        p_answer=statement.answer_p_value(answer, verdicts, beyond),
     )
 
 
@@ -187,8 +170,4 @@ def _limiting(verdicts: Sequence[Verdict]) -> Verdict:
     of them shows that there is no relevant difference, this decides.
     """
     same = (verdict for verdict in verdicts if verdict.grade is Grade.SAME)
-    return next(same, max(verdicts, key=lambda one: _p_or_one(one.p_different)))
-
-
-def _p_or_one(p_value: float | None) -> float:
-    return 1.0 if p_value is None else p_value
+    return next(same, max(verdicts, key=lambda one: p_or_one(one.p_different)))

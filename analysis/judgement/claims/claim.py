@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from analysis.judgement.verdicts import Verdict, exposure
+from analysis.judgement.verdicts import Verdict
 from analysis.measures.metric import Metric
 
 
@@ -92,19 +92,6 @@ class Claim:
     margin: float | None = None
     value: float | None = None
 
-    @property
-    def points(self) -> Iterator[Point]:
-        """Each variant at each level."""
-        for level in self.levels:
-            for variant in self.variants:
-                yield Point(level, variant)
-
-    @property
-    def named_value(self) -> float:
-        """The value that the paper states, for a claim that needs one."""
-        assert self.value is not None, f"claim {self.id}: {self.direction} needs a value"
-        return self.value
-
 
 @dataclass(frozen=True)
 class Labels:
@@ -132,8 +119,6 @@ class Part(Verdict):
 
     Attributes:
         text: the comparison in words.
-        metric: the metric that is compared.
-        answer: the answer to this part.
         untestable: why the part cannot be tested, or None.
         p_answer: p-value of the tests behind the answer; 1 if there is no test.
     """
@@ -143,14 +128,6 @@ class Part(Verdict):
     answer: Answer
     untestable: Untestable | None = None
     p_answer: float = 1.0
-
-    @property
-    def exposure(self) -> float | None:
-        """The largest share of networks in which harm may occur without being observed.
-
-        None if the metric is not a rate.
-        """
-        return exposure(self.metric, self.count)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,64 +11,43 @@ from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Claim, Labels, Point
 from analysis.judgement.estimates import Statistics
 from analysis.judgement.judging import find_resolution
-from analysis.judgement.verdicts import Sides
-from analysis.measures.catalogue import METRICS, OWN
 from analysis.measures.contention import Contention, ContentionByRun
-from analysis.measures.metric import Margin, Statistic
-
-_METRIC = {metric.name: metric for metric in METRICS}
+from analysis.measures.metric import Metric, MetricPolicy, Statistic
 
 
+@dataclass(frozen=True)
 class Evidence:
-    """The values of one metric for a claim.
+    """What is known about one metric for a claim."""
 
-    Attributes:
-        metric: the metric.
-        margin: the equivalence margin.
-        bounded: whether the metric is a share, as in ``MetricPolicy``.
-        labels: labels of levels and variants.
-        class_name: the claim's class of clients.
-    """
-
-    def __init__(
-        self,
-        claim: Claim,
-        metric: str,
-        statistics: Statistics,
-        margins: Mapping[str, float],
-        labels: Labels,
-        contention: ContentionByRun,
-    ) -> None:
-        own = {} if claim.margin is None else {metric: claim.margin}
-        self._judged = OWN.with_margins({**margins, **own})[metric]
-        self.class_name = claim.class_name
-        self._statistics = statistics
-        self.metric = _METRIC[metric]
-        self.margin: Margin = self._judged.margin
-        self.bounded = self._judged.bounded
-        self.labels = labels
-        self._contention_of_runs = contention
+    claim: Claim
+    metric: Metric
+    policy: MetricPolicy
+    statistics: Statistics
+    labels: Labels
+    contention_of_runs: ContentionByRun
 
     def statistics_at(self, point: Point) -> Mapping[int, Statistic]:
         """Return seed -> statistic at a point (a variant at a level); empty without runs."""
-        class_statistics = self._statistics.get((point.level, self.class_name), {})
+        class_statistics = self.statistics.get((point.level, self.claim.class_name), {})
         return class_statistics.get((self.metric.name, point.variant), {})
 
     def seeds(self, points: Sequence[Point]) -> list[int]:
         """Return the networks with runs at all of the points, ascending."""
         return sorted(set.intersection(*(set(self.statistics_at(point)) for point in points)))
 
-    def contention(self, point: Point, seed: int) -> Contention | None:
-        """Return how clients compete in a network's runs at ``point``; None if it is unknown."""
-        return self._contention_of_runs.get((point.level, point.variant, seed))
+    def contention(self, point: Point, points: Sequence[Point]) -> list[Contention | None]:
+        """Return how clients compete at ``point`` in each network with runs at all ``points``.
+
+        The element of a network is None if it is unknown.
+        """
+        place = point.level, point.variant
+        return [self.contention_of_runs.get((*place, seed)) for seed in self.seeds(points)]
 
     def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:
         """Return the values at each point, of shape (networks,), for networks with all points."""
         seeds = self.seeds(points)
-        return tuple(self._array(point, seeds) for point in points)
-
-    def _array(self, point: Point, seeds: Iterable[int]) -> Floats:
-        return np.array([self.statistics_at(point)[seed].value for seed in seeds], dtype=np.float64)
+        by_point = map(self.statistics_at, points)
+        return tuple(np.array([one[seed].value for seed in seeds], np.float64) for one in by_point)
 
     def missing(self, points: Sequence[Point]) -> str:
         """Return which values are missing for a comparison; "" if none are."""
@@ -91,16 +71,12 @@ class Evidence:
         return max(
             find_resolution(
                 self.metric.name,
-                self._judged,
-                self._statistics[point.level, self.class_name],
+                self.policy,
+                self.statistics[point.level, self.claim.class_name],
                 (point.variant,),
             )
             for point in points
         )
-
-    def paired(self, points: Sequence[Point], variant: Floats, baseline: Floats) -> Sides:
-        """Return a comparison of paired values, with the metric's rounding step at ``points``."""
-        return Sides(variant, baseline, self.margin, None, self.resolution(points))
 
     def _name(self, point: Point) -> str:
         return f"{self.labels.variant(point.variant)} at {self.labels.level(point.level)}"

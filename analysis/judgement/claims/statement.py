@@ -11,7 +11,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Answer, Point
 from analysis.judgement.claims.evidence import Evidence
-from analysis.judgement.verdicts import LEVEL, Grade, Sides, Verdict
+from analysis.judgement.verdicts import Grade, Sides, Verdict
 
 Contrast = tuple[Point, Point]
 """Two variants at one level."""
@@ -72,7 +72,7 @@ class Statement:
         words = {Rule.LOWER: "below", Rule.HIGHER: "above"}
         if not others:
             unit = "" if evidence.metric.unit == "1" else f" {evidence.metric.unit}"
-            named = f"{100 * self.value:g}%" if evidence.bounded else f"{self.value:g}{unit}"
+            named = f"{100 * self.value:g}%" if evidence.policy.bounded else f"{self.value:g}{unit}"
             word = words.get(self.rule, "about")
             return f"{level(first.level)}: {variant(first.variant)} {word} {named}"
         (other,) = others
@@ -83,47 +83,37 @@ class Statement:
 
     def why_not(self, evidence: Evidence) -> str:
         """Return why the values cannot be compared; "" if they can be. No value may be missing."""
-        if len(self.points) < 4 or not evidence.margin.relative:
+        if len(self.points) < 4 or not evidence.policy.margin.relative:
             return ""
         found = np.concatenate(evidence.arrays(self.points))
         return "no ratio: a value is zero" if found.min() <= 0 else ""
 
     def sides(self, evidence: Evidence) -> tuple[Sides, ...]:
-        """Return the comparisons to test; the first one is displayed."""
-        values = evidence.arrays(self.points)
-        if len(values) == 4:
-            return self._changes(evidence, *values)[: self.untested]
-        # The paper's value is taken as exact, so it does not add to the spread.
-        other = values[1] if len(values) == 2 else np.full(values[0].size, self.value)
-        return (evidence.paired(self.points, values[0], other),)
+        """Return the comparisons to test; the first one is displayed.
 
-    def _changes(
-        self, evidence: Evidence, one: Floats, other: Floats, one_after: Floats, other_after: Floats
-    ) -> tuple[Sides, Sides]:
-        """Return two comparisons of the gap between two variants at two levels.
-
-        A gap is the difference or ratio of the two variants at one level. In a reverse gap, the
-        variants are exchanged. The first comparison is between the gap at the second level and the
-        gap at the first level. The second comparison is between the gap at the second level and the
-        reverse gap at the first level.
-
-        ``one`` and ``other`` are the variants' values at the first level. ``one_after`` and
-        ``other_after`` are the variants' values at the second level.
+        A gap is the difference or ratio of two variants at one level. In a reverse gap, the
+        variants are exchanged. The gap at the second level is compared with the gap at the first
+        level and, for `Rule.CLOSER`, also with the reverse gap at the first level.
         """
+        margin, step = evidence.policy.margin, evidence.resolution(self.points)
+        one, *others = evidence.arrays(self.points)
+        if len(others) < 3:
+            # The paper's value is taken as exact, so it does not add to the spread.
+            other = others[0] if others else np.full(one.size, self.value)
+            return (Sides(one, other, margin, None, step),)
+        other, one_after, other_after = others
         # Four rounded values have twice the rounding variance of two; see inference.effects.
-        step = evidence.resolution(self.points) * np.sqrt(2)
-        if evidence.margin.relative:
+        step *= np.sqrt(2)
+        if margin.relative:
             # A gap is a ratio here and has no unit, so divide the step by the mean of the values.
             step /= float(np.mean([one, other, one_after, other_after]))
             before, after = one / other, one_after / other_after
-            mirrored = 1 / before
+            reverse = 1 / before
         else:
             before, after = one - other, one_after - other_after
-            mirrored = -before
-        return (
-            Sides(after, before, evidence.margin, None, step),
-            Sides(after, mirrored, evidence.margin, None, step),
-        )
+            reverse = -before
+        gaps = (before, reverse)[: self.untested]
+        return tuple(Sides(after, gap, margin, None, step) for gap in gaps)
 
     def beyond(self, sides: tuple[Sides, ...]) -> tuple[Sides, ...]:
         """Return the test for a difference larger than the margin, which only `Rule.SAME` needs."""
@@ -146,9 +136,9 @@ class Statement:
         if self.rule is Rule.CLOSER:
             # The two verdicts are on after - before and after + before. If their signs differ, the
             # product, after**2 - before**2, is negative: the gap has become smaller.
-            agrees = -_sign(verdicts[0]) * _sign(verdicts[1])
+            agrees = -verdicts[0].shown_sign() * verdicts[1].shown_sign()
         else:
-            agrees = _sign(verdicts[0]) * (-1 if self.rule is Rule.LOWER else 1)
+            agrees = verdicts[0].shown_sign() * (-1 if self.rule is Rule.LOWER else 1)
         if agrees:
             return Answer.SUPPORTED if agrees > 0 else Answer.OPPOSITE, ""
         return Answer.OPEN, ""
@@ -164,29 +154,28 @@ class Statement:
         if answer is Answer.NO_DIFFERENCE or (
             self.rule is Rule.SAME and answer is Answer.SUPPORTED
         ):
-            return min(_known(verdict.p_equivalent) for verdict in verdicts)
+            return min(p_or_one(verdict.p_equivalent) for verdict in verdicts)
         if answer in (Answer.SUPPORTED, Answer.OPPOSITE):
-            return max(_known(verdict.p_different) for verdict in (*verdicts, *beyond))
+            return max(p_or_one(verdict.p_different) for verdict in (*verdicts, *beyond))
         return 1.0
 
 
 def _judge_same(shown: Verdict, far: Verdict) -> tuple[Answer, str]:
     """Return the answer to a statement of equivalence.
 
-    Args:
-        shown: the verdict on the comparison.
-        far: the verdict on the comparison after ``beyond_margin`` has shifted it.
+    far: the verdict on the comparison after ``beyond_margin`` has shifted it.
     """
     if shown.grade is Grade.SAME:
         return Answer.SUPPORTED, ""
-    if _sign(shown) and _sign(far) == _sign(shown):
+    if shown.shown_sign() and far.shown_sign() == shown.shown_sign():
         return Answer.OPPOSITE, "further apart than the margin"
     if shown.grade is Grade.SHOWN:
         return Answer.OPEN, "they differ, but possibly by less than the margin"
     return Answer.OPEN, ""
 
 
-def _known(p: float | None) -> float:
+def p_or_one(p: float | None) -> float:
+    """Return a p-value, or 1 if there is none."""
     return 1.0 if p is None else p
 
 
@@ -206,11 +195,3 @@ def beyond_margin(sides: Sides) -> Sides:
     else:
         return replace(sides, variant=[], baseline=[])
     return replace(sides, variant=moved)
-
-
-def _sign(verdict: Verdict) -> int:
-    """Return the sign of a shown difference; 0 if none is shown."""
-    if verdict.p_different is None or verdict.p_different > LEVEL or verdict.effect is None:
-        return 0
-    neutral = 1.0 if verdict.scale == "ratio" else 0.0
-    return 1 if verdict.effect.estimate > neutral else -1

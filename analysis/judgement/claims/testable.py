@@ -11,11 +11,10 @@ import numpy as np
 
 from analysis.formats.columns import Outcome
 from analysis.inference.effects import paired_effect
-from analysis.judgement.claims.claim import Obstacle, Point, Untestable
+from analysis.judgement.claims.claim import Obstacle, Untestable
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import Contrast, Statement
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.contention import Contention, CrowdingOut
 from analysis.measures.data import ALL
 
 
@@ -25,7 +24,7 @@ def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
     A statement that compares the share with a value of the paper has no obstacle, because runs with
     0% or 100% can answer it.
     """
-    if not evidence.bounded or len(statement.points) == 1:
+    if not evidence.policy.bounded or len(statement.points) == 1:
         return None
     values = np.concatenate(evidence.arrays(statement.points))
     if values[0] not in (0.0, 1.0) or values.min() < values.max():
@@ -51,11 +50,11 @@ def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
     outcomes in a run are unknown.
     """
     outcomes = evidence.metric.share_of
-    runs = [_contention_of_runs(point, contrast, evidence) for point in contrast]
+    runs = [evidence.contention(point, contrast) for point in contrast]
     if not outcomes or None in [run for point_runs in runs for run in point_runs]:
         return None
     one, other = (
-        [run.failed(evidence.class_name, outcomes) for run in point_runs if run is not None]
+        [run.failed(evidence.claim.class_name, outcomes) for run in point_runs if run is not None]
         for point_runs in runs
     )
     streams = sum(len(places) for seed in one for places in seed.values())
@@ -76,18 +75,23 @@ def _saturated(contrast: Contrast, evidence: Evidence) -> Untestable | None:
 
     The rule is only for the total throughput: in a saturated network, all variants have the same.
     """
-    if not evidence.metric.carried or evidence.class_name != ALL or not evidence.margin.relative:
+    if (
+        not evidence.metric.carried
+        or evidence.claim.class_name != ALL
+        or not evidence.policy.margin.relative
+    ):
         return None
     lost, by = [], set()
     for point in contrast:
         found = [
             None if run is None else run.crowding_out
-            for run in _contention_of_runs(point, contrast, evidence)
+            for run in evidence.contention(point, contrast)
         ]
         known = [one for one in found if one is not None]
         if len(known) < len(found) or not _all_lost([one.share for one in known], evidence):
             return None
-        lost.append(_lost(point, known, evidence))
+        share = float(np.mean([one.share for one in known]))
+        lost.append(f"{share:.2f} ({evidence.labels.variant(point.variant)})")
         by |= {one.by for one in known}
     if len(by) != 1:
         return None
@@ -104,39 +108,22 @@ def _all_lost(shares: Sequence[float], evidence: Evidence) -> bool:
 
     The loss must be significant, and its mean must be at least 1 minus the margin.
 
-    Args:
-        shares: for each network, the bytes lost for each byte that the other classes gain.
-        evidence: evidence with the margin.
+    shares: for each network, the bytes lost for each byte that the other classes gain.
     """
-    if len(shares) < 2 or float(np.mean(shares)) < 1 - evidence.margin.value:
+    if len(shares) < 2 or float(np.mean(shares)) < 1 - evidence.policy.margin.value:
         return False
     return paired_effect(shares).p_above(0.0) <= LEVEL
-
-
-def _contention_of_runs(
-    point: Point, contrast: Contrast, evidence: Evidence
-) -> list[Contention | None]:
-    """Return the contention at ``point`` in each network; None for a network if it is unknown.
-
-    The networks are those with runs at both points of ``contrast``.
-    """
-    return [evidence.contention(point, seed) for seed in evidence.seeds(contrast)]
 
 
 def _level(contrast: Contrast, evidence: Evidence) -> str:
     return evidence.labels.level(contrast[0].level)
 
 
-def _lost(point: Point, found: Sequence[CrowdingOut], evidence: Evidence) -> str:
-    share = float(np.mean([one.share for one in found]))
-    return f"{share:.2f} ({evidence.labels.variant(point.variant)})"
-
-
 def _carried(contrast: Contrast, evidence: Evidence) -> str:
     """Return a phrase with the throughput of clients and the capacity of relays."""
     values = np.concatenate(evidence.arrays(contrast))
     text = f"clients get {_mega(values.min())} to {_mega(values.max())} MB/s"
-    runs = [run for point in contrast for run in _contention_of_runs(point, contrast, evidence)]
+    runs = [run for point in contrast for run in evidence.contention(point, contrast)]
     bottlenecks = {run.bottleneck for run in runs if run is not None}
     if len(bottlenecks) == 1 and (bottleneck := bottlenecks.pop()) is not None:
         text += (
