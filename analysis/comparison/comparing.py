@@ -39,11 +39,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric of one ``Match``: the estimates of both sides, and the judgement.
-
-    A match is a level and variant of side A, and the level and variant of B that are compared with
-    them.
-    """
+    """One metric of one ``Match``: the estimates of both sides, and the judgement."""
 
     match: Match
     a: Estimate
@@ -56,14 +52,12 @@ class Comparison:
     """The result of a comparison.
 
     Attributes:
-        a: the baseline.
-        b: the set that is judged.
         about: the aspects (keys of ``ASPECTS``) in which the sets may differ; empty if the user
             named no aspect and no difference is known.
         found: all differences between the inputs.
+        recorded: whether any run has a record of its inputs.
         identical: whether there is nothing to test: all runs form pairs, and both runs of each pair
             have byte-identical records and the same load, length and measured span.
-        paired: whether runs were compared in pairs.
         pairs: number of common networks, summed over the matches; 0 for unpaired sets.
         notes: networks without a partner, and other notes on the comparison.
         error_level: probability that any endpoint of any match is falsely graded "shown" (to
@@ -75,6 +69,7 @@ class Comparison:
     b: RunSet
     about: tuple[str, ...]
     found: Differences
+    recorded: bool
     identical: bool
     paired: bool
     pairs: int
@@ -84,18 +79,13 @@ class Comparison:
 
     @property
     def endpoints(self) -> list[MetricRow]:
-        """The rows of the endpoints, on which the conclusion is based."""
+        """The rows of the endpoints."""
         return [row for row in self.rows if row.judgement.endpoint is not None]
 
     @property
     def judged(self) -> list[MetricRow]:
         """The endpoints with enough streams to be judged."""
         return [row for row in self.endpoints if row.judgement.verdict.grade is not None]
-
-    @property
-    def unjudged(self) -> list[MetricRow]:
-        """The endpoints with too few streams to be judged."""
-        return [row for row in self.endpoints if row.judgement.verdict.grade is None]
 
     @property
     def regressions(self) -> list[MetricRow]:
@@ -145,8 +135,9 @@ class Comparison:
             return Conclusion.NO_REGRESSION
         if self.regressions:
             return Conclusion.REGRESSION
-        settled = self.judged and not self.unsettled
-        return Conclusion.NO_REGRESSION if settled else Conclusion.UNSETTLED
+        return (
+            Conclusion.UNSETTLED if self.unsettled or not self.judged else Conclusion.NO_REGRESSION
+        )
 
     @property
     def outcome(self) -> str:
@@ -166,15 +157,13 @@ class Comparison:
         words = Counter(row.judgement.verdict.word for row in self.judged)
         total = ", ".join(f"{n} {word}" for word, n in words.most_common())
         text = f"{self.outcome}: of {len(self.judged)} endpoints {total}."
-        if self.unjudged:
-            # Several matches can have the same endpoint, so drop repetitions.
-            names = dict.fromkeys(
-                f"{row.judgement.metric.label} ({row.judgement.class_name}): "
-                f"{row.judgement.verdict.reason}"
-                for row in self.unjudged
-            )
-            text += f" Not judged: {'; '.join(names)}."
-        return text
+        # Several matches can have the same endpoint, so drop repetitions.
+        unjudged = dict.fromkeys(
+            f"{j.metric.label} ({j.class_name}): {j.verdict.reason}"
+            for j in (row.judgement for row in self.endpoints)
+            if j.verdict.grade is None
+        )
+        return text + (f" Not judged: {'; '.join(unjudged)}." if unjudged else "")
 
 
 def compare_sets(
@@ -229,10 +218,11 @@ def compare_sets(
         b,
         settle_about(found, about),
         found,
+        recorded=any(run.files or run.engine or run.tor for couple in couples for run in couple),
         identical=paired
         and len(couples) == len(a.runs) == len(b.runs)
         and all(x.records and x.records == y.records for x, y in couples)
-        and not {"time", "load"} & set(found.found),
+        and not {"time", "load"} & set(found),
         paired=paired,
         pairs=sum(len(match.common_seeds) for match in matches) if paired else 0,
         notes=tuple(dict.fromkeys(filter(None, notes))),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from analysis.comparison.run_sets import RunSet, SetRun
@@ -46,8 +45,6 @@ MAX_OPTIONS = 4
 MAX_VALUE_LENGTH = 60
 """Maximum number of characters of an option's values that are listed for each side."""
 
-_HOST_PREFIX = f"{HOST_TEMPLATES}/"
-
 _ENGINE_OWN = ("conf/network.gml",)
 """Files that only some engines write, so their absence does not indicate a different network."""
 
@@ -63,37 +60,22 @@ _ALLOWED = ("machine",)
 Updates of shared libraries change the bytes of runs, but they do not make a comparison unfair.
 """
 
-_COVERED: Mapping[str, frozenset[str]] = {
+_COVERED: Mapping[str, Sequence[str]] = {
     # Another version of this project may write any input differently.
-    "project": frozenset({"network", "load", "time", "configuration", "engine files"}),
+    "project": ("network", "load", "time", "configuration", "engine files"),
     # The programs of the hosts are named in the engine's input file.
-    "variant": frozenset({"engine files"}),
-    "tor": frozenset({"engine files"}),
-    "engine": frozenset({"engine files"}),
+    "variant": ("engine files",),
+    "tor": ("engine files",),
+    "engine": ("engine files",),
     # The engine's input file also contains hosts, locations and the end time. The TGen files of
     # clients list the servers.
-    "network": frozenset({"engine files", "load"}),
-    "time": frozenset({"engine files"}),
+    "network": ("engine files", "load"),
+    "time": ("engine files",),
 }
 """Aspect -> other aspects that may differ as a consequence if the sets differ in this aspect."""
 
-
-@dataclass(frozen=True)
-class Differences:
-    """The descriptions of the differences, by aspect, and the aspects with unknown differences."""
-
-    found: Mapping[str, tuple[str, ...]]
-    unknown: tuple[str, ...] = ()
-
-    def beyond(self, about: Iterable[str]) -> list[str]:
-        """Return the aspects in which the sets differ, but must not differ.
-
-        The aspects in ``about`` and ``_ALLOWED`` may differ, and so may the aspects that differ as
-        a consequence of ``about`` (see ``_COVERED``).
-        """
-        asked = set(about)
-        covered = asked.union(_ALLOWED, *(_COVERED.get(aspect, frozenset()) for aspect in asked))
-        return [aspect for aspect in self.found if aspect not in covered]
+Differences = Mapping[str, Sequence[str]]
+"""Aspect -> descriptions of the differences in it."""
 
 
 def classify_file(file: str) -> str:
@@ -104,7 +86,10 @@ def classify_file(file: str) -> str:
 
 
 def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) -> Differences:
-    """Return the differences between the runs of each pair, and between the sets."""
+    """Return the differences between the runs of each pair, and between the sets.
+
+    The records of both sets have the same format and definitions.
+    """
     texts = {**a.texts, **b.texts}
     found: dict[str, dict[str, None]] = {}
     for aspect, detail in chain(
@@ -116,9 +101,7 @@ def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) ->
     ):
         # Nothing else explains the difference, so the engine had different options.
         found["engine"] = found.pop("engine files")
-    known = [run for pair in pairs for run in pair if run.files or run.engine or run.tor]
-    unknown = () if known else ("tor", "engine", "network", "load", "time", "configuration")
-    return Differences({name: tuple(details) for name, details in found.items()}, unknown)
+    return {name: tuple(details) for name, details in found.items()}
 
 
 def _set_differences(a: RunSet, b: RunSet) -> Iterator[tuple[str, str]]:
@@ -138,10 +121,6 @@ def _set_differences(a: RunSet, b: RunSet) -> Iterator[tuple[str, str]]:
             x, y = getattr(ours, name), getattr(theirs, name)
             if x != y:
                 yield "time", f"{name}: {x:g} / {y:g}"
-    if a.records_format != b.records_format:
-        yield "records format", f"{a.records_format} / {b.records_format}"
-    if a.definitions != b.definitions:
-        yield "definitions", f"{a.definitions} / {b.definitions}"
 
 
 def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -161,7 +140,7 @@ def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterato
         if a.files.get(file) == b.files.get(file):
             continue
         aspect = classify_file(file)
-        if file.startswith(_HOST_PREFIX) and (file in a.files) != (file in b.files):
+        if file.startswith(f"{HOST_TEMPLATES}/") and (file in a.files) != (file in b.files):
             # Only one side has this host, so the networks differ.
             aspect = "network"
         if other_engine and (file in _ENGINE_OWN or aspect == "engine files"):
@@ -256,35 +235,35 @@ def settle_about(found: Differences, about: Sequence[str]) -> tuple[str, ...]:
                 "\n".join(f"  {name}: {meaning}" for name, meaning in ASPECTS.items()),
             )
     if about:
-        beyond = found.beyond(about)
-        if beyond:
-            raise AnalysisError(
-                f"the two sets differ in more than {' and '.join(about)}:\n"
-                + _listed(found, beyond),
-                "compare sets that differ in one aspect only" + _or_name([*about, *beyond]),
-            )
-        return tuple(about)
-    if not found.found:
-        return ()
-    alone = [aspect for aspect in found.found if aspect in ASPECTS and not found.beyond([aspect])]
-    if not alone:
-        raise AnalysisError(
-            "the two sets differ in more than one aspect:\n" + _listed(found, list(found.found)),
-            "compare sets that differ in one aspect only" + _or_name(list(found.found)),
-        )
-    return (alone[0],)
-
-
-def _listed(found: Differences, aspects: Sequence[str]) -> str:
-    return "\n".join(
-        f"  {aspect}: {detail}"
-        for aspect in aspects
-        for detail in (*found.found[aspect][:3], *(["..."] if found.found[aspect][3:] else []))
+        beyond = _beyond(found, about)
+        if not beyond:
+            return tuple(about)
+        more_than = " and ".join(about)
+    else:
+        beyond, more_than = list(found), "one aspect"
+        if not found:
+            return ()
+        for aspect in found:
+            if aspect in ASPECTS and not _beyond(found, [aspect]):
+                return (aspect,)
+    listed = [
+        f"\n  {aspect}: {detail}"
+        for aspect in beyond
+        for detail in (*found[aspect][:3], *(["..."] if found[aspect][3:] else []))
+    ]
+    askable = dict.fromkeys(aspect for aspect in (*about, *beyond) if aspect != "engine files")
+    raise AnalysisError(
+        f"the two sets differ in more than {more_than}:{''.join(listed)}",
+        "compare sets that differ in one aspect only, or allow all of them: "
+        f"--allow-diff {','.join(askable)}",
     )
 
 
-def _or_name(aspects: Sequence[str]) -> str:
-    askable = [aspect for aspect in dict.fromkeys(aspects) if aspect in ASPECTS]
-    if len(askable) < len(set(aspects) - {"engine files"}):
-        return ""
-    return f", or allow all of them: --allow-diff {','.join(askable)}"
+def _beyond(found: Differences, about: Sequence[str]) -> list[str]:
+    """Return the aspects in which the sets differ, but must not differ.
+
+    The aspects in ``about`` and ``_ALLOWED`` may differ, and so may the aspects that differ as a
+    consequence of ``about`` (see ``_COVERED``).
+    """
+    covered = {*about}.union(_ALLOWED, *(_COVERED.get(aspect, ()) for aspect in about))
+    return [aspect for aspect in found if aspect not in covered]

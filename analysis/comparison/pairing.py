@@ -28,9 +28,7 @@ class Match:
 
     Attributes:
         label: text that distinguishes the match from the comparison's other matches.
-        level_a, level_b: level of the baseline and of the other side.
-        variant_a, variant_b: variant of the baseline and of the other side.
-        runs_a, runs_b: seed -> runs of the baseline and of the other side, in order of repeats.
+        runs_a, runs_b: seed -> runs, in order of repeats.
     """
 
     label: str
@@ -52,11 +50,7 @@ class Match:
         return sorted(set(self.runs_a) ^ set(self.runs_b))
 
     def couples(self, *, paired: bool) -> Iterator[tuple[SetRun, SetRun]]:
-        """Yield pairs of runs whose inputs are compared.
-
-        paired: whether to pair runs with the same seed; otherwise, pair runs with the same position
-            in the order of their side's runs.
-        """
+        """Yield pairs of runs whose inputs are compared: by seed if ``paired``, or by position."""
         if paired:
             for seed in self.common_seeds:
                 yield from zip(self.runs_a[seed], self.runs_b[seed], strict=False)
@@ -128,19 +122,13 @@ def pair_imports(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet, str]:
         where = f"{len(common)} of {smaller} networks of the smaller side are on the other side"
         return a, b, f"not paired: only {where}"
     numbers = {network: number for number, network in enumerate(common, 1)}
-    return _renumber(a, numbers, 0), _renumber(b, numbers, len(a.runs)), SAME_NETWORKS
+    # The offsets give networks of one side alone other seeds than those of the other side.
+    last_a, last_b = len(a.runs), len(a.runs) + len(b.runs)
+    return _renumber(a, numbers, last_a), _renumber(b, numbers, last_b), SAME_NETWORKS
 
 
-def _renumber(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
-    """Return a set with new seeds, marked as paired.
-
-    Args:
-        side: the set.
-        numbers: network -> its new seed.
-        others: offset of the new seeds of all other networks; it makes these seeds differ from the
-            seeds of the other side.
-    """
-    last = others + len(side.runs)
+def _renumber(side: RunSet, numbers: Mapping[str, int], last: int) -> RunSet:
+    """Return a set with the seeds ``numbers`` (by network), or above ``last``, marked as paired."""
     seeds = {
         run.seed: numbers.get(run.network, last + place) for place, run in enumerate(side.runs, 1)
     }

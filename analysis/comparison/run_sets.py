@@ -262,9 +262,7 @@ def values_from_statistics(statistics: Statistics) -> tuple[Value, ...]:
                 "seed": seed,
                 "class": class_name,
                 "metric": metric,
-                "value": statistic.value,
-                "reason": statistic.reason,
-                "repeats": statistic.repeats,
+                **vars(statistic),
             }
         )
         for (level, class_name), by_metric in statistics.items()

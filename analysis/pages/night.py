@@ -91,7 +91,7 @@ class NightResult:
         """
         if self.comparison is None or self.comparison.identical:
             return {}
-        return self.comparison.found.found
+        return self.comparison.found
 
     @property
     def sees(self) -> str:

@@ -83,7 +83,6 @@ def make_set(
                 project=project,
             )
         )
-
         place = {"level": level, "variant": variant, "seed": seed}
         for metric, (class_name, usual) in USUAL.items():
             scaled = usual * float(np.exp(own + rng.normal(0, noise)))
@@ -91,10 +90,10 @@ def make_set(
                 scaled *= effect
             if metric == "timeout_rate":
                 scaled = round(usual * STREAMS) / STREAMS
-            number: dict[str, Any] = {"value": scaled, "reason": ""}
+            value: dict[str, Any] = {"class": class_name, "metric": metric, "value": scaled}
             if metric in missing:
-                number = {"value": None, "reason": "the curve ends at 12.0%"}
-            values.append({**place, "class": class_name, "metric": metric, **number})
+                value |= {"value": None, "reason": "the curve ends at 12.0%"}
+            values.append(place | value)
         values.append({**place, "class": "all", "metric": "streams_started", "value": STREAMS})
     return RunSet(
         name=name,

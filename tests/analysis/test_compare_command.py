@@ -206,18 +206,6 @@ def test_a_published_pack_is_compared_by_its_data(
     assert small[lacking]["note"].str.contains("A: not in a published pack in 5 of 5 runs").all()
 
 
-@pytest.mark.parametrize(
-    ("rest", "message"),
-    [
-        ("", "names no experiment of the pack\nit holds runs of: a, b"),
-        (":c:rr", "names no experiment"),
-    ],
-)
-def test_packs_without_these_runs(onionlab: Any, pack_file: Path, rest: str, message: str) -> None:
-    status, _, err = onionlab("swrr-test:ewma", f"{pack_file}{rest}")
-    assert (status, message in err) == (2, True), err
-
-
 def test_the_option_of_tor_that_differs_is_named(onionlab: Any, other: Path) -> None:
     """Options are compared only if the runs' torrc files match the hashes in their manifests."""
     slow = b"KISTSchedRunInterval 100 msec\n"
@@ -245,12 +233,15 @@ def test_the_option_of_tor_that_differs_is_named(onionlab: Any, other: Path) -> 
         ("swrr-test", "nowhere.tar.xz", "there is no "),
         ("swrr-test", "cut.tar.xz:a", "is not a pack of runs"),
         ("./checkout", "./checkout", "neither"),
+        ("swrr-test", "runs.tar.xz", "names no experiment of the pack\nit holds runs of: a, b"),
+        ("swrr-test", "runs.tar.xz:c:rr", "names no experiment"),
     ],
 )
 def test_invalid_names_of_sets(
-    onionlab: Any, checkout: Path, a: str, b: str, message: str, tmp_path: Path
+    onionlab: Any, checkout: Path, pack_file: Path, a: str, b: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "cut.tar.xz").write_bytes(b"\xfd7zXZ")
+    (tmp_path / "runs.tar.xz").symlink_to(pack_file)
     (tmp_path / "checkout").symlink_to(checkout)
     with contextlib.chdir(tmp_path):
         status, _, err = onionlab(a, b)
