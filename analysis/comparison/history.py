@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ SCHEMA = arrow_schema(HISTORY, HISTORY_FORMAT)
 RESTORE = "restore the history from a backup, or move it away to start a new one"
 
 TIME_SERIES = ("experiment", "level", "variant", "class", "metric", "key")
+
+_Measurement = list[dict[str, Any]]
+"""The rows of consecutive nights with the same records, which count as one measurement."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def history_rows(
 
     Args:
         night: start of the night.
-        experiment: name of the experiment.
+        experiment: its name.
         key: hash of everything that must be equal in all nights of a time series, such as the
             engine and the load.
         run_set: the runs of the night.
@@ -226,12 +229,9 @@ def _measured(row: Mapping[str, Any]) -> str:
 
 
 def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str, str], str]:
-    """Return the hashes of an experiment's records in the last night with this key.
+    """Return (level, variant) -> hashes of all records, in the last night with this key.
 
     key: as in ``history_rows``.
-
-    Returns:
-        (level, variant) -> one string with the hashes of all records.
     """
     mask = pc.and_(pc.equal(history["experiment"], experiment), pc.equal(history["key"], key))
     return {
@@ -242,88 +242,53 @@ def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str
 
 def find_history_steps(
     history: pa.Table, false_steps_per_year: float, searched: set[tuple[str, ...]]
-) -> list[HistoryStep]:
-    """Return the step changes in the time series ``searched``.
+) -> tuple[list[HistoryStep], int]:
+    """Return the steps in the time series ``searched``, and how many series cannot be searched.
 
-    Consecutive nights with byte-identical records count as one measurement. The nights of each set
-    of networks are searched separately, except that all sets which were measured only once are
-    searched together. ``_by_seeds`` states the reasons.
+    A series cannot be searched if its noise is not known well enough. Consecutive nights with
+    byte-identical records count as one measurement. The nights of each set of networks are searched
+    separately, except that all sets which were measured only once are searched together.
+    ``_by_seeds`` states the reasons.
 
     Args:
         history: as returned by ``read_history``.
         false_steps_per_year: expected number of false steps per year over all time series.
         searched: the time series to search, by the values of ``TIME_SERIES``.
     """
-    rows_of_series = _rows_of_series(history, searched)
+    rows_of_series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in history.to_pylist():
+        name = tuple(row[column] for column in TIME_SERIES)
+        if name in searched and row["estimate"] is not None:
+            rows_of_series.setdefault(name, []).append(row)
     share = min(0.5, false_steps_per_year / max(1, len(searched)))
-    steps = []
+    steps: list[HistoryStep] = []
+    unsearched = len(searched)
     for name, rows in rows_of_series.items():
+        noises = (_means_and_noise(group, _logs(rows))[1:] for group in _by_seeds(rows))
+        unsearched -= any(sd > 0 and df >= MINIMUM_DF for sd, df in noises)
         before_last_night = {step.first_after for step in _steps_of_series(name, rows[:-1], share)}
         steps += [
             replace(step, new=step.first_after not in before_last_night)
             for step in _steps_of_series(name, rows, share)
         ]
-    return steps
-
-
-@dataclass
-class _Measurement:
-    """Consecutive nights with the same records, which count as one measurement.
-
-    The attributes are the rows of the first and of the last of these nights.
-    """
-
-    first: dict[str, Any]
-    last: dict[str, Any]
+    return steps, unsearched
 
 
 def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
-    """Return groups of the nights of a time series that can be searched together.
+    """Return groups of the measurements of a time series that can be searched together.
 
     Values differ between networks. The noise is estimated from changes on the same network, so it
     does not include these differences. A search in nights with different networks would report the
     differences as a step. So each set of networks is searched separately. Sets that were measured
     only once are searched together, because their noise is the spread between networks.
     """
-    measurements: list[_Measurement] = []
-    for row in rows:
-        if measurements and row["records"] and row["records"] == measurements[-1].last["records"]:
-            measurements[-1].last = row
-        else:
-            measurements.append(_Measurement(row, row))
     sets: dict[tuple[int, ...], list[_Measurement]] = {}
-    for one in measurements:
-        sets.setdefault(tuple(one.first["seeds"]), []).append(one)
+    # Unknown records, "", are not the same as those of another night.
+    for _, same in groupby(enumerate(rows), key=lambda one: one[1]["records"] or one[0]):
+        nights = [row for _, row in same]
+        sets.setdefault(tuple(nights[0]["seeds"]), []).append(nights)
     single_nights = [nights[0] for nights in sets.values() if len(nights) == 1]
     return [nights for nights in (single_nights, *sets.values()) if len(nights) > 1]
-
-
-def unsearched(history: pa.Table, searched: set[tuple[str, ...]]) -> int:
-    """Return the number of time series whose noise is not known well enough to find steps.
-
-    Args:
-        history: as returned by ``read_history``.
-        searched: the time series to search, by the values of ``TIME_SERIES``.
-    """
-    found = _rows_of_series(history, searched)
-    return len(searched) - sum(_searched(rows) for rows in found.values())
-
-
-def _searched(rows: Sequence[dict[str, Any]]) -> bool:
-    noises = [noise_of_means(_nights(group, _logs(rows))) for group in _by_seeds(rows)]
-    return any(sd > 0 and df >= MINIMUM_DF for sd, df in noises)
-
-
-def _rows_of_series(
-    history: pa.Table, searched: set[tuple[str, ...]]
-) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """Return the rows of each time series in ``searched`` that have an estimate."""
-    rows_of_series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in history.to_pylist():
-        name = tuple(row[column] for column in TIME_SERIES)
-        if name in searched and row["estimate"] is not None:
-            rows_of_series.setdefault(name, []).append(row)
-    return rows_of_series
 
 
 def _logs(rows: Sequence[dict[str, Any]]) -> bool:
@@ -331,15 +296,19 @@ def _logs(rows: Sequence[dict[str, Any]]) -> bool:
     return all(value > 0 for row in rows for value in row["values"])
 
 
-def _nights(group: Sequence[_Measurement], logs: bool) -> list[dict[int, float]]:
-    """Return a dict for each measurement: seed -> value, or the value's logarithm if ``logs``."""
-    return [
+def _means_and_noise(group: Sequence[_Measurement], logs: bool) -> tuple[list[float], float, float]:
+    """Return the measurements' means, and the results of ``noise_of_means``.
+
+    logs: whether to use the logarithms of values.
+    """
+    nights = [
         {
             seed: float(np.log(value)) if logs else value
-            for seed, value in zip(one.first["seeds"], one.first["values"], strict=True)
+            for seed, value in zip(first["seeds"], first["values"], strict=True)
         }
-        for one in group
+        for first, *_ in group
     ]
+    return [float(np.mean(list(night.values()))) for night in nights], *noise_of_means(nights)
 
 
 def _steps_of_series(
@@ -349,12 +318,10 @@ def _steps_of_series(
     steps = []
     groups = _by_seeds(rows)
     for group in groups:
-        nights = _nights(group, logs)
-        sd, df = noise_of_means(nights)
-        means = [float(np.mean(list(night.values()))) for night in nights]
+        means, sd, df = _means_and_noise(group, logs)
         for step in find_steps(means, sd, df, false_steps / len(groups)):
             before, after = (float(np.exp(x)) if logs else x for x in (step.before, step.after))
-            last, first = group[step.index - 1].last, group[step.index].first
+            last, first = group[step.index - 1][-1], group[step.index][0]
             steps.append(
                 HistoryStep(
                     name,

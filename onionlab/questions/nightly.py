@@ -35,7 +35,6 @@ from analysis.comparison.history import (
     last_commit,
     last_records,
     read_history,
-    unsearched,
     write_history,
 )
 from analysis.comparison.run_sets import COMMIT_DIGITS, RunSet, read_run_set
@@ -246,6 +245,7 @@ def run_nightly(
             }
         tor = None if repository is None else _with_ranges(repository, history, prepared, baselines)
         history = add_rows(history, rows)
+        steps, unsearched = find_history_steps(history, nightly.false_steps_per_year, searched)
         result = Night(
             night,
             project_name(),
@@ -253,9 +253,9 @@ def run_nightly(
             nightly.nights_per_year,
             nightly.false_steps_per_year,
             tuple(results),
-            tuple(find_history_steps(history, nightly.false_steps_per_year, searched)),
+            tuple(steps),
             len(searched),
-            unsearched(history, searched),
+            unsearched,
             tor,
         )
         # Write last, so that an interrupted night changes neither baselines nor history.

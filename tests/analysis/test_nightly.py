@@ -20,12 +20,10 @@ import pytest
 from analysis_synthetic import known
 from runset_synthetic import ENGINE, TOR, make_set
 
-from analysis.comparison.comparing import compare_sets
 from analysis.comparison.history import SCHEMA, read_history, write_history
 from analysis.comparison.run_sets import RunSet, TorBuild
 from analysis.errors import AnalysisError
 from analysis.formats.plan_file import Request, Resources
-from analysis.judgement.verdicts import Grade
 from analysis.pages.night import Night, html, junit, markdown
 from onionlab.cli import build_parser
 from onionlab.commands.nightly import baseline_command
@@ -200,25 +198,6 @@ def _sizes(night: Night) -> dict[str, float]:
     return {row.judgement.metric.name: row.judgement.verdict.detectable or 0.0 for row in judged}
 
 
-@pytest.mark.slow
-def test_false_differences_of_unchanged_nights() -> None:
-    """The stated rate of nights with a false difference is 0.05.
-
-    20 nights are compared with each of 20 baselines. Nights with the same baseline share its noise
-    and are not independent, so the 400 nights count as 80 independent nights. The bound is three
-    standard errors above the stated rate.
-    """
-    false = 0
-    for baseline in range(20):
-        base = make_set("baseline", seeds=SEEDS, noise=0.05, noise_seed=baseline)
-        for number in range(20):
-            noise_seed = 1000 * (baseline + 1) + number
-            night = make_set("night", seeds=SEEDS, noise=0.05, noise_seed=noise_seed)
-            found = compare_sets(base, night, error_level=0.05).endpoints
-            false += any(row.judgement.verdict.grade is Grade.SHOWN for row in found)
-    assert false / 400 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 20) / 2
-
-
 def test_a_step_points_to_its_commits(machine: Machine) -> None:
     """The step is too small for an alarm of a single night against the baseline.
 
@@ -335,26 +314,10 @@ def test_a_history_of_wrong_values_is_refused_before_anything_runs(
         machine.night(make_set())
 
 
-def test_a_history_of_negative_values_is_read(machine: Machine) -> None:
-    """The metric last_three_lead (a difference of two shares) and its mean can be negative."""
-    content = make_set(seeds=range(1, 5)).content()
-    first = content["values"][0]["metric"]
-    for value in content["values"]:
-        if value["metric"] == first:
-            value |= {"metric": "last_three_lead", "value": -0.04}
-    made = RunSet.model_validate(content)
-    _, paths = machine.night(made, accept=True)
-    machine.night(made)
-    leads = [row for row in read_history(paths.history).to_pylist() if row["estimate"] < 0]
-    assert {row["metric"] for row in leads} == {"last_three_lead"}
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda text: text[:100], "is not valid JSON"),
-        (lambda text: text.replace('"runs"', '"ruins"'), "is not a valid set of runs"),
-        (lambda text: text.replace('"records_format": 1', '"records_format": 2'), "is damaged"),
         (lambda text: text.replace('"seed": 3', '"seed": 33'), "is damaged"),
         (lambda text: json.dumps({**json.loads(text), "sha256": ""}), "is damaged"),
     ],
@@ -431,7 +394,11 @@ def test_a_night_without_endpoints_names_what_differs(machine: Machine) -> None:
 
 
 def test_history_has_a_row_for_each_metric(machine: Machine) -> None:
-    _, paths = machine.night(make_set(seeds=(3, 1)), accept=True)
+    content = make_set(seeds=(3, 1)).content()
+    negative = {"metric": "last_three_lead", "value": -0.04}  # a difference of two shares
+    content["values"] += [{**content["values"][0], **negative, "seed": seed} for seed in (3, 1)]
+    _, paths = machine.night(RunSet.model_validate(content), accept=True)
+    assert read_history(paths.history)["metric"].to_pylist().count("last_three_lead") == 1
     table = pq.read_table(paths.history)
     row = next(row for row in table.to_pylist() if row["metric"] == "ttfb_p50_s")
     assert row["seeds"] == [1, 3]

@@ -194,51 +194,55 @@ def test_a_step_is_between_two_commits(machine: Machine, path: Path) -> None:
     assert f"[{expected[1]}]" in paths.markdown.read_text()
 
 
-class Builder:
-    """A run builder whose files contain the path of Tor's program, as the files of an engine do.
+def inputs(
+    commit: str,
+    *,
+    torrc: str = "t1",
+    load: str = "l1",
+    engine: str = "1",
+    known: str = "",
+    only_tor: bool = True,
+) -> dict[str, Any]:
+    """Return the inputs of runs whose engine's file contains the path of Tor's program.
 
-    The path contains the commit, so it differs between nights with different commits.
+    The path contains the commit, so it differs between nights with different commits. If this Tor
+    does not know the option "new", its torrc does not contain the option.
     """
+    settings = SimpleNamespace(
+        compared=SimpleNamespace(baseline=WATCHED), model_dump_json=lambda include: "{}"
+    )
 
-    def __init__(
-        self, commit: str, torrc: str = "t1", load: str = "l1", engine: str = "1", known: str = ""
-    ) -> None:
-        self.known_options: frozenset[str] | None = frozenset(known.split())
-        self.engine = SimpleNamespace(identity={"name": "uml", "version": engine})
-        self.variants = {WATCHED: SimpleNamespace(source_id=commit)}
-        self.selected = (WATCHED,)
-        dumped = SimpleNamespace(baseline=WATCHED)
-        settings = SimpleNamespace(compared=dumped, model_dump_json=lambda include: "{}")
-        self.experiment = SimpleNamespace(levels={"today": SimpleNamespace(settings=settings)})
-        self.torrc, self.load, self.commit = torrc, load, commit
+    def compose(level: str, variant: str, seed: int) -> Any:
+        is_known = builder.known_options is None or "new" in builder.known_options
+        files = {
+            "conf/tor.common.torrc": f"{torrc} new" if is_known else torrc,
+            "conf/tgen.web.graphml": load,
+            "uml.json": f"run tor-stock-{commit}",
+        }
+        return SimpleNamespace(files={name: text.encode() for name, text in files.items()})
 
-    def compose(self, level: str, variant: str, seed: int) -> Any:
-        # If this Tor does not know the option "new", its torrc does not contain the option.
-        is_known = self.known_options is None or "new" in self.known_options
-        torrc = f"{self.torrc} new" if is_known else self.torrc
-        return SimpleNamespace(
-            files={
-                "conf/tor.common.torrc": torrc.encode(),
-                "conf/tgen.web.graphml": self.load.encode(),
-                "uml.json": f"run tor-stock-{self.commit}".encode(),
-            }
-        )
-
-    def inputs(self, *, only_tor: bool = True) -> dict[str, Any]:
-        builder: Any = self
-        return baseline_inputs(builder, only_tor=only_tor)
+    builder: Any = SimpleNamespace(
+        known_options=frozenset(known.split()),
+        engine=SimpleNamespace(identity={"name": "uml", "version": engine}),
+        variants={WATCHED: SimpleNamespace(source_id=commit)},
+        selected=(WATCHED,),
+        experiment=SimpleNamespace(levels={"today": SimpleNamespace(settings=settings)}),
+        compose=compose,
+    )
+    return baseline_inputs(builder, only_tor=only_tor)
 
 
 def test_only_the_harness_needs_a_new_baseline() -> None:
-    first = Builder("a" * 12).inputs()
-    assert Builder("b" * 12, known="new").inputs() == first
-    for changed in ({"torrc": "t2"}, {"load": "l2"}, {"engine": "2"}):
-        assert Builder("a" * 12, **changed).inputs() != first
+    first = inputs("a" * 12)
+    assert inputs("b" * 12, known="new") == first
+    assert inputs("a" * 12, torrc="t2") != first
+    assert inputs("a" * 12, load="l2") != first
+    assert inputs("a" * 12, engine="2") != first
     # If Tor does not come from a repository, the nights compare versions of this project. Different
     # versions may write different torrc files, so torrc files do not count as inputs.
-    first = Builder("a" * 12).inputs(only_tor=False)
-    assert Builder("a" * 12, torrc="t2").inputs(only_tor=False) == first
-    assert Builder("a" * 12, load="l2").inputs(only_tor=False) != first
+    first = inputs("a" * 12, only_tor=False)
+    assert inputs("a" * 12, torrc="t2", only_tor=False) == first
+    assert inputs("a" * 12, load="l2", only_tor=False) != first
 
 
 def test_a_changed_harness_says_what_changed_and_what_to_do(machine: Machine, path: Path) -> None:
