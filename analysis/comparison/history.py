@@ -109,10 +109,7 @@ def read_history(path: Path) -> pa.Table:
 
 
 def _problem(
-    metric: str,
-    seeds: Sequence[int | None],
-    values: Sequence[float | None],
-    estimate: float | None,
+    metric: str, seeds: Sequence[int | None], values: Sequence[float | None], estimate: float | None
 ) -> str | None:
     """Return what is wrong with one night's values of a metric; None if they are valid."""
     if None in seeds or len(set(seeds)) < len(seeds):

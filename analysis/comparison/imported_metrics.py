@@ -50,42 +50,21 @@ NOTES = (
 
 def _quantities() -> Iterator[Quantity]:
     yield Quantity(
-        name=RELAY_GOODPUT,
-        label="Goodput of all relays, mean",
-        unit="B/s",
-        better="higher",
-        scope="both",
-        headline=True,
-        judged=WHOLE,
-    )
-    yield Quantity(
-        name=ERROR_RATE,
-        label="Download error rate",
-        unit="1",
-        better="lower",
-        headline=True,
-        # A set of runs has the rate but not the number of downloads. The change of the rate by one
-        # download is therefore unknown.
-        judged=replace(RATE, step="unit", resolution=0.0),
-    )
+        RELAY_GOODPUT, "Goodput of all relays, mean", "B/s", "higher", WHOLE,
+        scope="both", headline=True,
+    )  # fmt: skip
+    # A set of runs has the rate but not the number of downloads. The change of the rate by one
+    # download is therefore unknown.
+    rate = replace(RATE, step="unit", resolution=0.0)
+    yield Quantity(ERROR_RATE, "Download error rate", "1", "lower", rate, headline=True)
     for name, label in DURATIONS.items():
         for q in QUANTILES:
             yield Quantity(
-                name=f"{name}_{rank(q)}_s",
-                label=f"{label}, {rank_label(q)}",
-                unit="s",
-                better="lower",
+                f"{name}_{rank(q)}_s", f"{label}, {rank_label(q)}", "s", "lower", time_at(q),
                 headline=name in ("download_ttfb", "download_ttlb") and q < 0.99,
-                judged=time_at(q),
-            )
+            )  # fmt: skip
     for name, label in GOODPUTS.items():
-        yield Quantity(
-            name=f"{name}_p50_bytes_per_s",
-            label=f"{label}, median",
-            unit="B/s",
-            better="higher",
-            judged=WHOLE,
-        )
+        yield Quantity(f"{name}_p50_bytes_per_s", f"{label}, median", "B/s", "higher", WHOLE)
 
 
 IMPORTED = Catalogue(tuple(_quantities()))

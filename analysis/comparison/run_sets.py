@@ -76,14 +76,8 @@ class SetRun(FormatModel):
         default="", description="version and commit of the program that performed the run"
     )
     network: str = Field(
-        default="",
-        description="in an import: identifies the network across imports",
+        default="", description="in an import: identifies the network across imports"
     )
-
-    @property
-    def key(self) -> tuple[str, str, int, int]:
-        """Level, variant, seed and repeat."""
-        return self.level, self.variant, self.seed, self.repeat
 
 
 class Value(FormatModel):
@@ -145,8 +139,7 @@ class RunSet(FormatModel):
         default=(), description="scale, engine, relays and clients of its levels, as text"
     )
     texts: dict[str, str] = Field(
-        default={},
-        description="SHA-256 -> text of the runs' torrc files, if they were readable",
+        default={}, description="SHA-256 -> text of the runs' torrc files, if they were readable"
     )
     runs: tuple[SetRun, ...] = Field(min_length=1, description="its runs")
     values: tuple[Value, ...] = Field(description="the statistics of its runs")
@@ -156,7 +149,8 @@ class RunSet(FormatModel):
     def _agrees(self) -> Self:
         if self.definitions not in CATALOGUES:
             raise ValueError(f"unknown definitions {self.definitions!r}")
-        twice = [key for key, n in Counter(run.key for run in self.runs).items() if n > 1]
+        places = Counter((run.level, run.variant, run.seed, run.repeat) for run in self.runs)
+        twice = [place for place, n in places.items() if n > 1]
         if twice:
             raise ValueError(f"the run {' '.join(map(str, twice[0]))} occurs more than once")
         runs = Counter((run.level, run.variant, run.seed) for run in self.runs)
@@ -175,9 +169,11 @@ class RunSet(FormatModel):
             for number in (value.value, *value.repeats):
                 if number is not None and not low <= number <= high:
                     raise ValueError(f"{value.metric} is {number}, not {low:g} to {high:g}")
-        places = Counter((v.level, v.variant, v.seed, v.class_name, v.metric) for v in self.values)
-        if places and max(places.values()) > 1:
-            raise ValueError(f"the value {places.most_common(1)[0][0]} occurs more than once")
+        measured = Counter(
+            (v.level, v.variant, v.seed, v.class_name, v.metric) for v in self.values
+        )
+        if measured and max(measured.values()) > 1:
+            raise ValueError(f"the value {measured.most_common(1)[0][0]} occurs more than once")
         return self
 
     @property

@@ -11,9 +11,6 @@ from analysis.inference.intervals import Interval
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import Verdict
 
-PILOT_BELOW = 5
-"""Below this number of networks a study is a pilot, which detects only large differences."""
-
 
 @dataclass(frozen=True)
 class VariantComparison:
@@ -41,11 +38,6 @@ class VariantComparison:
     def networks(self) -> int:
         """The largest number of networks of any endpoint."""
         return max((judgement.verdict.count for judgement in self.judgements), default=0)
-
-    @property
-    def pilot(self) -> bool:
-        """True if there are fewer than ``PILOT_BELOW`` networks."""
-        return self.networks < PILOT_BELOW
 
 
 def size_in_margins(found: Verdict) -> float:

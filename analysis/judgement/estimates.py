@@ -225,9 +225,7 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
 
 
 def against_baseline(
-    variant: Mapping[int, Statistic],
-    baseline: Mapping[int, Statistic],
-    resolution: float = 0.0,
+    variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic], resolution: float = 0.0
 ) -> AgainstBaseline:
     """Return the mean difference (variant - baseline) and mean ratio (variant / baseline).
 

@@ -17,14 +17,7 @@ from analysis.formats.study import MAIN_CLASS, Looks, Replicate, Study
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sequential import spending
 from analysis.judgement.estimates import Statistics
-from analysis.judgement.verdicts import (
-    LEVEL,
-    Grade,
-    Sides,
-    Verdict,
-    decide,
-    describe,
-)
+from analysis.judgement.verdicts import LEVEL, Grade, Sides, Verdict, decide, describe
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import ALL
 from analysis.measures.families.durations import DURATIONS, FIRST_BYTE, LAST_BYTE
@@ -201,11 +194,7 @@ def _too_few(
 
 
 def judge_comparison(
-    level: str,
-    statistics: Statistics,
-    variant: str,
-    baseline: str,
-    design: Design | None = None,
+    level: str, statistics: Statistics, variant: str, baseline: str, design: Design | None = None
 ) -> list[Judgement]:
     """Judge all metrics of a variant against a baseline at one level.
 

@@ -18,12 +18,7 @@ from analysis.formats.study import Looks, Replicate
 from analysis.inference.corrections import adjusted
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import Interval, exponential, log_ratios
-from analysis.inference.sample_size import (
-    count_to_settle,
-    rounded_more,
-    shown_from,
-    unseen_share,
-)
+from analysis.inference.sample_size import count_to_settle, rounded_more, shown_from, unseen_share
 from analysis.inference.sequential import Spending, sequential_p, spending
 from analysis.inference.shapes import looks_skewed
 from analysis.inference.signed_ranks import typical_value
@@ -299,10 +294,7 @@ class _Test:
 
 
 def _test(
-    comparisons: Sequence[Sides],
-    level: float,
-    looks: Looks | None,
-    weights: Sequence[float] | None,
+    comparisons: Sequence[Sides], level: float, looks: Looks | None, weights: Sequence[float] | None
 ) -> list[_Test]:
     family = [_measure(comparison, looks) for comparison in comparisons]
     shares = np.asarray(weights or [1 / max(1, len(family))] * len(family))

@@ -14,6 +14,9 @@ from analysis.measures.families.durations import DURATIONS
 from analysis.measures.metric import rank_label
 from analysis.pages.numbers import format_difference, format_number, readable_unit
 
+PILOT_BELOW = 5
+"""Below this number of networks a study is a pilot, which detects only large differences."""
+
 
 def answer(
     compared: Sequence[VariantComparison], *, error_level: float | None = LEVEL
@@ -46,7 +49,7 @@ def answer(
     if unit == "repeat":
         first = f"{many} repeats of one network: the answer is about this network."
     else:
-        first = f"{'Pilot, ' if any(one.pilot for one in judged) else ''}{many} networks."
+        first = f"{'Pilot, ' if counts[0] < PILOT_BELOW else ''}{many} networks."
     paragraphs = [first, *_endpoints(judged), *_detectable(judged)]
     if error_level is not None and len(judged) > 1:
         together = 1 - (1 - error_level) ** len(judged)

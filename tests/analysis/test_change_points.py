@@ -7,13 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.inference.change_points import (
-    NIGHTS,
-    find_steps,
-    noise,
-    noise_of_means,
-    penalty,
-)
+from analysis.inference.change_points import NIGHTS, find_steps, noise, noise_of_means, penalty
 
 
 def search(values: NDArray[np.float64], false_steps: float = 0.05) -> list[int]:

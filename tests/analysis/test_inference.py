@@ -13,12 +13,7 @@ from analysis.inference.components import components
 from analysis.inference.corrections import adjusted, endpoint_weights
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import Interval, positive_interval, t_interval
-from analysis.inference.sample_size import (
-    POWER,
-    count_to_settle,
-    rounded_more,
-    shown_from_spreads,
-)
+from analysis.inference.sample_size import POWER, count_to_settle, rounded_more, shown_from_spreads
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=2, max_size=20)
 SPREAD = VALUES.filter(lambda values: float(np.std(values)) > 1e-3)
