@@ -54,6 +54,7 @@ def test_a_raised_budget_spends_the_remaining_error_rate() -> None:
     first, then = (tuple(schedule(10)), 10), ((12, 15, 20), 20)
     both = spending([first, then])
     assert both.sizes == (*schedule(10), 12, 15, 20)
+    assert both.spent[0] == pytest.approx(0.8 * 0.3**2)
     assert both.spent[len(first[0]) - 1] == pytest.approx(0.8)
     assert both.spent[-1] == pytest.approx(0.96)
     assert both.excess == 1.0
