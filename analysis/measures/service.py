@@ -72,9 +72,17 @@ def amount_by_client(
 ) -> Floats:
     """Return the amount of each client in [low, high], spreading amounts over their intervals.
 
-    ``client``, the code of each counting interval's client, ``begin_s``, ``end_s`` and ``amount``
-    have shape (n,). If an end is not later than the start, the amount belongs to this instant. The
-    result has a value for each client with an interval, ordered by code.
+    Args:
+        client: shape (n,), code of the client of each counting interval.
+        begin_s: shape (n,), start of each counting interval.
+        end_s: shape (n,), end of each counting interval. If it is not later than the start, the
+            amount belongs to this instant.
+        amount: shape (n,), the amount of each counting interval.
+        low_s: start of the span.
+        high_s: end of the span.
+
+    Returns:
+        A value for each client with an interval, ordered by code.
     """
     length = end_s - begin_s
     inside = np.clip(np.minimum(end_s, high_s) - np.maximum(begin_s, low_s), 0.0, None)

@@ -48,11 +48,17 @@ class PrivateApt:
     """apt-get with its lists, cache and downloads in a temporary directory."""
 
     def __init__(self, work: Path, log: Path, what: str, *, sources: bool, hint: str) -> None:
-        """Create apt's configuration and empty lists and cache in the empty directory ``work``.
+        """Create apt's configuration and empty lists and cache in ``work``.
 
-        log: receives apt's whole output. what: the thing to fetch, for messages. sources: enable
-        source packages. hint: how to proceed without apt; the hint of errors. Raises UserError if
-        apt is missing, the disk is full, or fetching is not allowed.
+        Args:
+            work: An empty directory.
+            log: Receives apt's whole output.
+            what: The thing to fetch, for messages.
+            sources: Enable source packages.
+            hint: How to proceed without apt; the hint of errors.
+
+        Raises:
+            UserError: apt is missing, the disk is full, or fetching is not allowed.
         """
         ensure_building_allowed(f"{what} is missing")
         if shutil.which("apt-get") is None:
@@ -149,12 +155,20 @@ def fetch_source_package(
     """Fetch the upstream tarball of a source package and store it in the folder ``cache``.
 
     Debian's packaging is not used. apt compares the tarball with the signed index of the archive.
-    The log goes to the parent of ``cache``. what, hint: see `PrivateApt`. version: the upstream
-    version; by default the newest one. Return the tarball and the facts about it that a manifest
-    records.
 
-    Raises UserError if apt is missing, the disk is full, fetching is not allowed, or no archive
-    that the system configures has the package.
+    Args:
+        cache: The folder for the tarball, see :func:`store_fetched`; the log goes to its parent.
+        package: The source package.
+        what: The name of the program, for messages.
+        hint: How to proceed without apt; the hint of errors.
+        version: The upstream version; by default the newest version.
+
+    Returns:
+        The tarball and the facts about it that a manifest records.
+
+    Raises:
+        UserError: apt is missing, the disk is full, fetching is not allowed, or no archive that the
+            system configures has the package.
     """
     cache.parent.mkdir(parents=True, exist_ok=True)
     log = cache.parent / "logs" / "source.log"

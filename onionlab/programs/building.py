@@ -306,11 +306,15 @@ def put_build(
     version: Callable[[Path], str],
     source: Mapping[str, Any],
 ) -> BuiltProgram:
-    """Put a finished build in the folder ``store`` by one rename. Return it.
+    """Put a finished build in place by one rename. Return its record.
 
-    work: the private directory of this build. programs: name in ``bin`` -> file to copy there; the
-    first is the main program, whose version the function ``version`` returns. build_format: the
-    builder's ``FORMAT``. source: everything that the build depends on, as JSON.
+    Args:
+        work: The private directory of this build.
+        store: The destination.
+        programs: Name in ``bin`` -> file to copy there; the first is the build's main program.
+        build_format: The builder's ``FORMAT``.
+        version: A function that returns the version of the main program.
+        source: Everything that the build depends on, as JSON.
     """
     staged = work / "staged"
     (staged / "bin").mkdir(parents=True)

@@ -39,11 +39,15 @@ class Tool:
 class Program:
     """The static properties of a program that this harness runs.
 
-    name: its executable. title: its name in messages. variable: the environment variable that can
-    name its path. minimum: the minimum supported version. documentation: the page with installation
-    instructions. pattern: matches the version and, if it is printed, the commit in the output of
-    the program with ``probe_arguments``. has_option: whether a command-line option can also specify
-    its path.
+    Attributes:
+        name: Its executable.
+        title: Its name in messages.
+        variable: The environment variable that can name its path.
+        minimum: The minimum supported version.
+        documentation: The page with installation instructions.
+        probe_arguments: Arguments with which it prints its version.
+        pattern: Matches the version and, if it is printed, the commit in the output.
+        has_option: Whether a command-line option can also specify its path.
     """
 
     name: str

@@ -23,11 +23,14 @@ from onionlab.programs.git import git_output, unpack_commit
 class Source:
     """One source, with its identity.
 
-    kind: ``debian`` (a package's tarball), ``tarball``, ``tree`` or ``git``. path: the tarball, or
-    the directory of the tree or the repository. version: None for a local tarball until it is
-    unpacked. sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path,
-    kind and content), or the commit's hash for a git repository. facts: what a manifest records, as
-    JSON. id: suffix for the names of builds from this source; empty for the default source.
+    Attributes:
+        kind: ``debian`` (a package's tarball), ``tarball``, ``tree`` or ``git``.
+        path: The tarball, or the directory of the tree or the repository.
+        version: The program's version; None for a local tarball until it is unpacked.
+        sha256: SHA-256 of the tarball's bytes, or of a tree's sorted list of files (path, kind and
+            content). For a git repository, it is the commit's hash instead.
+        facts: The facts that a manifest records, as JSON.
+        id: Suffix for the names of builds from this source; empty for the program's default source.
     """
 
     kind: str
@@ -47,13 +50,16 @@ class Source:
 class Program:
     """A program that is built here.
 
-    variable: the environment variable for the user's own source. hint: what users can do without
-    the distribution's source. version: a function that gets an unpacked tree, and the tree's origin
-    for messages; it returns the version, and raises UserError if the tree is not this program's
-    source. package: the distribution's source package. configured: the name of a file that exists
-    only in a tree that was configured in place, and the command that reverts the configuration;
-    empty if unpacked trees are not supported. is_needed: a function that returns whether a build
-    needs the file at a path in the tree.
+    Attributes:
+        name: Its name in messages.
+        variable: The environment variable for the user's own source.
+        hint: What users can do without the distribution's source.
+        version: A function that gets an unpacked tree, and the tree's origin for messages. It
+            returns the version. It raises UserError if the tree is not this program's source.
+        package: The distribution's source package.
+        configured: The name of a file that exists only in a tree that was configured in place, and
+            the command that reverts the configuration; empty if unpacked trees are not supported.
+        is_needed: A function that returns whether a build needs the file at a path in the tree.
     """
 
     name: str
@@ -83,12 +89,16 @@ def obtain_source(
 ) -> Source:
     """Return a program's source; fetch it first if necessary.
 
-    cache: the folder of the fetched source. named: a tarball or a tree; by default the program's
-    variable names it. update: fetch the current package even if one was fetched before. By default
-    the old package is used, so that a new build results in the same program. No effect on a named
-    source. fetch: a function that fetches the package in place of `fetch_source_package`.
+    Args:
+        program: The program.
+        cache: The folder of the fetched source.
+        named: A tarball or a tree; by default the program's variable names it.
+        update: Fetch the current package even if one was fetched before. By default the old package
+            is used, so that a new build results in the same program. No effect on a named source.
+        fetch: A function that fetches the package in place of `fetch_source_package`.
 
-    Raises UserError if the source cannot be fetched or is the source of another program.
+    Raises:
+        UserError: The source cannot be fetched, or it is the source of another program.
     """
     found = None if update and not _named(program, named) else find_source(program, cache, named)
     if found is not None:

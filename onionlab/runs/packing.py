@@ -88,14 +88,22 @@ def pack(
 ) -> int:
     """Write finished runs into one file, which replaces ``out`` once it is complete.
 
-    Unfinished runs are left out. Return the number of runs in the file.
+    Args:
+        store: The store of the runs.
+        run_ids: The runs. Unfinished runs are left out.
+        out: The file to write.
+        studies: The studies of these runs, which become members of the pack.
+        logs: Whether to include all files of each run. Otherwise a pack has only the records, the
+            manifest and the other JSON files. They suffice for reports, figures and comparisons.
+        published: Whether to include only the data for figures and claims. Cannot be combined with
+            ``logs``.
 
-    studies: the studies of these runs, which become members of the pack. logs: whether to include
-    all files of each run. Otherwise a pack has only the records, the manifest and the other JSON
-    files, which suffice for reports, figures and comparisons. published: whether to include only
-    the data for figures and claims, without ``logs``. Raises UserError if none of the runs is
-    finished, or if a run cannot be published because it belongs to none of the studies or lacks
-    records.
+    Returns:
+        The number of runs in the file.
+
+    Raises:
+        UserError: None of the runs is finished; or ``published`` is set, and a run belongs to none
+            of the studies or has no records that can be published.
     """
     finished = sorted({run_id for run_id in run_ids if store.is_finished(run_id)})
     if not finished:

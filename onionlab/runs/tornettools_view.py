@@ -49,10 +49,16 @@ def lay_out(
 ) -> list[Path]:
     """Copy each finished run to a folder below ``out``, and return these folders.
 
-    If ``out`` already has the folder of a run, this run is not copied. root: the checkout, which
-    has the networks. with_plot_data: also write the output of `tornettools parse`, from the runs'
-    records. Raises UserError if a run is not finished, has no logs, or is not on an imported
-    network. Raises AnalysisError if the records of a run cannot be read.
+    Args:
+        root: The checkout, which has the networks.
+        store: The store of the runs.
+        runs: Runs on imported networks of tornettools.
+        out: The folder to write. If it already has the folder of a run, this run is not copied.
+        with_plot_data: Also write the output of `tornettools parse`, from the runs' records.
+
+    Raises:
+        UserError: A run is not finished, has no logs, or is not on an imported network.
+        AnalysisError: The records of a run cannot be read.
     """
     levels = {run.level for run in runs}
     folders = []

@@ -121,12 +121,16 @@ def ensure_variants(
 ) -> dict[str, BuiltTor]:
     """Build the variants ``names`` unless they exist. Return the builds by variant.
 
-    tor_source: a tarball or tree to build from; by default the source that the variable TOR_SOURCE
-    names, or else Debian's source package. update_source: fetch the current source package even if
-    one was fetched before. jobs: the number of parallel compilers; by default one per CPU.
+    Args:
+        root: The checkout.
+        names: Variants of ``tor-patches/variants.yaml``.
+        tor_source: Tarball or tree to build from; by default the source that the variable
+            TOR_SOURCE names, or else Debian's source package.
+        update_source: Fetch the current source package even if one was fetched before.
+        jobs: The number of parallel compilers; by default one per CPU.
 
-    Raises UserError for an unknown variant, a missing source, a patch that does not apply, or a
-    failed build.
+    Raises:
+        UserError: Unknown variant, no source, a patch that does not apply, a failed build.
     """
     variants = load_variants(root)
     names = list(names)

@@ -61,11 +61,15 @@ SANITIZER_REPORT = re.compile(
 class Outcome:
     """The test results of one build.
 
-    build: ``stock`` or the series. hardened: whether the sanitizers are enabled. passed: names of
-    tests: ``group/case`` for Tor's unit tests, a path for other programs. failed: tests that failed
-    or did not end. skipped: tests that Tor's own programs skipped. reports: first lines of the
-    sanitizers' reports, by program. retried: programs that failed at first and were run again
-    separately. wall_s: the elapsed time, including compilation.
+    Attributes:
+        build: ``stock`` or the series.
+        hardened: Whether the sanitizers are enabled.
+        passed: Names of tests: ``group/case`` for Tor's unit tests, a path for other programs.
+        failed: Tests that failed or did not end.
+        skipped: Tests that Tor's own programs skipped.
+        reports: First lines of the sanitizers' reports, by program.
+        retried: Programs that failed at first and were run again separately.
+        wall_s: The elapsed time, including compilation.
     """
 
     build: str
@@ -94,14 +98,22 @@ def check_series(
 ) -> list[Outcome]:
     """Run Tor's tests on Tor as released and on patch series.
 
-    Return the outcomes: for each value of ``hardened``, Tor as released and then the series. Write
-    the results to ``build/check-variants.json``. names: by default all series of the registry.
-    only: run only unit tests with this prefix, e.g. ``circuitmux``. hardened: the builds to test:
-    plain (False), with sanitizers (True). tor_source: see `ensure_variants` in build.py. jobs: the
-    number of parallel compilers and test programs.
+    Write the results to ``build/check-variants.json``.
 
-    Raises UserError for a missing source, a patch that does not apply, a build that fails, or if no
-    test has the prefix ``only``.
+    Args:
+        root: The checkout.
+        names: Patch series; by default all series of the registry.
+        only: Run only unit tests with this prefix, e.g. ``circuitmux``.
+        hardened: The builds to test: plain (False), with sanitizers (True).
+        tor_source: See :func:`onionlab.programs.tor.build.ensure_variants`.
+        jobs: The number of parallel compilers and test programs.
+
+    Returns:
+        The outcomes: for each value of ``hardened``, Tor as released and then the series.
+
+    Raises:
+        UserError: No source, a patch that does not apply, a build that fails, or no test with the
+            prefix ``only``.
     """
     series = [tor_series(root, name, tests=True) for name in names or load_registry(root).series]
     outcomes: list[Outcome] = []
