@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.celltrace.arrivals import Arrivals, arrivals
@@ -208,20 +209,9 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
 
 
 def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the name and the rows of each relay.
-
-    The rows are not copied if they are contiguous, as in the files that this module writes.
-    """
-    if not table.num_rows:
-        return
-    relay = table["relay"].combine_chunks()
-    codes = relay.indices.to_numpy()
-    for code, name in enumerate(relay.dictionary.to_pylist()):
-        rows = np.flatnonzero(codes == code)
-        if not rows.size:
-            continue
-        contiguous = int(rows[-1] - rows[0]) + 1 == rows.size
-        yield name, table.slice(rows[0], rows.size) if contiguous else table.take(rows)
+    """Yield the name and the rows of each relay."""
+    for name in table["relay"].unique().to_pylist():
+        yield name, table.filter(pc.equal(table["relay"], name))
 
 
 def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> list[Arrivals | None]:

@@ -124,8 +124,6 @@ def read_trace(path: Path) -> Trace:
         raise AnalysisError(
             f"{path} is missing", "the relay was not traced, or its output was removed"
         ) from None
-    except OSError as error:
-        raise AnalysisError(f"{path} cannot be read: {error.strerror}") from None
     header, order = _read_header(content, path)
     count, cut_bytes = divmod(len(content) - HEADER.itemsize, RECORD.itemsize)
     records = np.frombuffer(

@@ -44,77 +44,9 @@ class Stage(StrEnum):
 def summarise(times_ms: Floats) -> CellTimes:
     """Return the count, extremes, quartiles and mean of times, shape (n,)."""
     if not times_ms.size:
-        return CellTimes(0, *(float("nan"),) * 6)
+        return CellTimes(0, *(np.nan,) * 6)
     low, q1, median, q3, high = np.quantile(times_ms, [0.0, 0.25, 0.5, 0.75, 1.0]).tolist()
     return CellTimes(times_ms.size, low, q1, median, float(times_ms.mean()), q3, high)
-
-
-def stage_ms(cells: Cells, stage: Stage) -> Floats:
-    """Return the duration of a stage for each cell, shape (n,) in milliseconds.
-
-    All cells must have been relayed.
-    """
-    begin, end = {
-        Stage.INBUF_QUEUE: (cells.inbuf_ns, cells.queue_ns),
-        Stage.QUEUE_OUTBUF: (cells.queue_ns, cells.outbuf_ns),
-        Stage.OUTBUF_FLUSH: (cells.outbuf_ns, cells.flush_ns),
-        Stage.TOTAL: (cells.inbuf_ns, cells.flush_ns),
-    }[stage]
-    assert not np.any((begin == NEVER) | (end == NEVER))
-    return (end - begin) / NS_PER_MS
-
-
-def relayed_traffic(cells: Cells, begin_ns: int, end_ns: int) -> Cells:
-    """Return the relayed RELAY cells received in [begin_ns, end_ns)."""
-    keep = (cells.fate == Fate.RELAYED) & (cells.command == RELAY)
-    keep &= (cells.inbuf_ns >= begin_ns) & (cells.inbuf_ns < end_ns)
-    return cells.where(keep)
-
-
-@dataclass(frozen=True)
-class Circuits:
-    """The circuits of some relayed cells.
-
-    Attributes:
-        circuit_of_cell: index of each cell's circuit, shape (n,).
-        cells: number of cells of each circuit, shape (circuits,).
-    """
-
-    circuit_of_cell: Ints
-    cells: Ints
-
-    def members(self, group: Group) -> Bools:
-        """Return whether each cell belongs to a group of circuits, shape (n,)."""
-        result: Bools = self._select(group)[self.circuit_of_cell]
-        return result
-
-    def count(self, group: Group) -> int:
-        """Return the number of circuits in a group."""
-        return int(np.count_nonzero(self._select(group)))
-
-    def _select(self, group: Group) -> Bools:
-        """Return whether each circuit belongs to a group, shape (circuits,)."""
-        if group is Group.ALL or not self.cells.size:
-            return np.ones(self.cells.size, bool)
-        if group is Group.BUSIEST:
-            busiest: Bools = np.arange(self.cells.size) == np.argmax(self.cells)
-            return busiest
-        quiet_max, busy_min = np.quantile(self.cells, [0.25, 0.75])
-        quiet: Bools = self.cells <= quiet_max
-        # If most circuits have one cell, both quartiles are 1. Count such circuits as quiet only.
-        busy: Bools = (self.cells >= busy_min) & ~quiet
-        return quiet if group is Group.QUIET else busy
-
-
-def by_circuit(keys: Sequence[Ints]) -> Circuits:
-    """Group cells by circuit: cells with equal keys belong to the same circuit.
-
-    keys: arrays of shape (n,). For cells of one relay, these are the two arrays of
-        ``Cells.circuits``; for cells of several relays, there is also an index of the relay.
-    """
-    frame = pd.DataFrame(dict(enumerate(reversed(keys))))
-    circuit_of_cell = np.asarray(frame.groupby(list(frame.columns)).ngroup(), np.int64)
-    return Circuits(circuit_of_cell, np.asarray(np.bincount(circuit_of_cell), np.int64))
 
 
 @dataclass(frozen=True)
@@ -124,13 +56,13 @@ class Relayed:
     Attributes:
         time_s: when the cell was received.
         stages_ms: duration of each stage.
-        circuits: the circuit of the cell; a circuit counts separately at each relay.
+        circuit: index of the cell's circuit; a circuit counts separately at each relay.
         span_s: length of the span in which the cells were received.
     """
 
     time_s: Floats
     stages_ms: Mapping[Stage, Floats]
-    circuits: Circuits
+    circuit: Ints
     span_s: float
 
     @property
@@ -143,25 +75,57 @@ class Relayed:
         """An approximate upper bound of the autocorrelation of white noise over the span."""
         return 3 / float(np.sqrt(self.span_s))
 
+    def members(self, group: Group) -> Bools:
+        """Return whether each cell belongs to a group of circuits, shape (n,)."""
+        result: Bools = self._select(group)[self.circuit]
+        return result
+
+    def count(self, group: Group) -> int:
+        """Return the number of circuits in a group."""
+        return int(np.count_nonzero(self._select(group)))
+
+    def _select(self, group: Group) -> Bools:
+        """Return whether each circuit belongs to a group, shape (circuits,)."""
+        cells = np.bincount(self.circuit)
+        if group is Group.ALL or not cells.size:
+            return np.ones(cells.size, bool)
+        if group is Group.BUSIEST:
+            busiest: Bools = np.arange(cells.size) == np.argmax(cells)
+            return busiest
+        quiet_max, busy_min = np.quantile(cells, [0.25, 0.75])
+        quiet: Bools = cells <= quiet_max
+        # If most circuits have one cell, both quartiles are 1. Count such circuits as quiet only.
+        busy: Bools = (cells >= busy_min) & ~quiet
+        return quiet if group is Group.QUIET else busy
+
 
 def relayed(relays: Sequence[Cells], begin_s: float, end_s: float) -> Relayed:
     """Return the relayed RELAY cells of some relays that were received in [begin, end)."""
-    span_ns = (round(begin_s * 1e9), round(end_s * 1e9))
-    own = [relayed_traffic(cells, *span_ns) for cells in relays]
-    keys = [cells.circuits() for cells in own]
-    circuits = by_circuit(
-        [
-            np.concatenate([np.full(len(cells), i) for i, cells in enumerate(own)]),
-            np.concatenate([channel for channel, _ in keys]),
-            np.concatenate([circ for _, circ in keys]),
-        ]
-    )
+    begin_ns, end_ns = round(begin_s * 1e9), round(end_s * 1e9)
+    parts = []
+    for number, cells in enumerate(relays):
+        keep = (cells.fate == Fate.RELAYED) & (cells.command == RELAY)
+        keep &= (cells.inbuf_ns >= begin_ns) & (cells.inbuf_ns < end_ns)
+        own = cells.where(keep)
+        channel, circ = own.circuits()
+        times_ns = {
+            name: getattr(own, f"{name}_ns") for name in ("inbuf", "queue", "outbuf", "flush")
+        }
+        assert not any(np.any(ns == NEVER) for ns in times_ns.values())
+        parts.append(pd.DataFrame({**times_ns, "circ": circ, "channel": channel, "relay": number}))
+    found = pd.concat(parts)
     return Relayed(
-        time_s=np.concatenate([cells.inbuf_ns for cells in own]) / 1e9,
+        time_s=found["inbuf"].to_numpy() / 1e9,
         stages_ms={
-            stage: np.concatenate([stage_ms(cells, stage) for cells in own]) for stage in Stage
+            stage: ((found[end] - found[begin]) / NS_PER_MS).to_numpy()
+            for stage, begin, end in (
+                (Stage.INBUF_QUEUE, "inbuf", "queue"),
+                (Stage.QUEUE_OUTBUF, "queue", "outbuf"),
+                (Stage.OUTBUF_FLUSH, "outbuf", "flush"),
+                (Stage.TOTAL, "inbuf", "flush"),
+            )
         },
-        circuits=circuits,
+        circuit=found.groupby(["circ", "channel", "relay"]).ngroup().to_numpy(np.int64),
         span_s=end_s - begin_s,
     )
 
@@ -227,16 +191,3 @@ def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floa
     lags = np.arange(MIN_PERIOD_S, MAX_PERIOD_S + 1)
     strength = np.array([float(level[lag:] @ level[:-lag]) for lag in lags]) / variance
     return lags.astype(np.float64), strength
-
-
-def spike_period_s(time_s: Floats, time_ms: Floats) -> tuple[float, float]:
-    """Return the lag in seconds with the highest autocorrelation of the delays, and its value.
-
-    Both are NaN if ``delay_autocorrelation`` returns None.
-    """
-    found = delay_autocorrelation(time_s, time_ms)
-    if found is None:
-        return float("nan"), float("nan")
-    lags, strength = found
-    best = int(np.argmax(strength))
-    return float(lags[best]), float(strength[best])

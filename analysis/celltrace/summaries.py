@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
@@ -12,14 +11,13 @@ import pandas as pd
 
 from analysis.arrays import Bools, Floats
 from analysis.celltrace.cell_tables import load_arrivals, load_cells
-from analysis.celltrace.cells import JOINED, MEANINGS, Fate
 from analysis.celltrace.queueing import waits
 from analysis.celltrace.statistics import (
     Group,
     Relayed,
     Stage,
+    delay_autocorrelation,
     relayed,
-    spike_period_s,
     summarise,
 )
 from analysis.formats import files
@@ -48,14 +46,8 @@ _RUN = ("level", "variant", "seed", "repeat")
 TIME_COLUMNS = (*_RUN, "role", "group", "stage", "circuits", "share", "count", *NUMBERS)
 WAIT_COLUMNS = (*_RUN, "role", "cells", "unsent", "arrived", *WAITS)
 RELAY_TIME_COLUMNS = (
-    *_RUN,
-    "class",
-    "streams",
-    "followed",
-    "ttfb_s",
-    "position",
-    "stage",
-    "time_s",
+    *(*_RUN, "class", "streams", "followed", "ttfb_s"),
+    *("position", "stage", "time_s"),
 )
 
 Row = dict[str, Any]
@@ -155,7 +147,7 @@ class TraceTable:
         self._add_relay_times(key, records, *span)
 
     def _add_times(self, key: Row, cells: Relayed) -> None:
-        groups = {group: cells.circuits.members(group) for group in Group}
+        groups = {group: cells.members(group) for group in Group}
         for group, members in groups.items():
             total_ms = float(cells.total_ms[members].sum())
             for stage, times_ms in cells.stages_ms.items():
@@ -164,15 +156,16 @@ class TraceTable:
                         **key,
                         "group": group,
                         "stage": stage,
-                        "circuits": cells.circuits.count(group),
+                        "circuits": cells.count(group),
                         "share": times_ms[members].sum() / total_ms if total_ms else np.nan,
                         **asdict(summarise(times_ms[members])),
                     }
                 )
-        period_s, strength = spike_period_s(cells.time_s, cells.total_ms)
-        self.spikes.append(
-            {**key, "period_s": period_s, "strength": strength, "noise": cells.noise}
-        )
+        unknown = (np.full(1, np.nan),) * 2
+        lags_s, strength = delay_autocorrelation(cells.time_s, cells.total_ms) or unknown
+        best = int(np.argmax(strength))
+        spike = {"period_s": lags_s[best], "strength": strength[best], "noise": cells.noise}
+        self.spikes.append(key | spike)
         plot = (key["level"], key["variant"], key["role"])
         if plot in {(one.level, one.variant, one.role) for one in self.points}:
             return
@@ -260,20 +253,3 @@ def _as_rows(frame: pd.DataFrame) -> list[Row]:
 
 def _mean(values: Any) -> float:
     return float(np.mean(values)) if len(values) else np.nan
-
-
-def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
-    """Return for each fate its meaning, whether it is in ``JOINED``, and the number of cells."""
-    relays = [relay for _, counts in table.counts for relay in counts.relays]
-    return [
-        (MEANINGS[fate], fate in JOINED, sum(relay.fates[fate.name] for relay in relays))
-        for fate in Fate
-    ]
-
-
-def stream_counts(table: TraceTable) -> dict[str, int]:
-    """Return the number of downloads in all runs by result: "followed" or a problem."""
-    total: Counter[str] = Counter()
-    for _, counts in table.counts:
-        total.update(counts.streams)
-    return dict(total)

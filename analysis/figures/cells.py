@@ -203,10 +203,8 @@ def _stages(table: TraceTable, columns: Columns) -> Figure:
         if row["group"] == Group.ALL
     }
 
-    def heights(level: str, variant: str, stage: Stage) -> list[float]:
-        return [means_ms.get((level, variant, role, stage), np.nan) for role in roles]
-
-    return _stage_bars(columns, roles, heights, "Mean time inside the relay (ms)")
+    label = "Mean time inside the relay (ms)"
+    return _stage_bars(columns, [(role,) for role in roles], means_ms, np.nan, label)
 
 
 def _first_bytes(table: TraceTable, columns: Columns) -> Figure:
@@ -215,31 +213,27 @@ def _first_bytes(table: TraceTable, columns: Columns) -> Figure:
         for class_name in dict.fromkeys(row["class"] for row in table.relay_times)
         for position in POSITIONS
     ]
-    means_ms = mean_relay_times_ms(table)
-
-    def heights(level: str, variant: str, stage: Stage) -> list[float]:
-        return [means_ms.get((level, variant, *place, stage), 0.0) for place in places]
-
-    names = ["\n".join(place) for place in places]
-    y_label = "Mean time inside relays\nbefore the first byte (ms)"
-    return _stage_bars(columns, names, heights, y_label)
+    label = "Mean time inside relays\nbefore the first byte (ms)"
+    return _stage_bars(columns, places, mean_relay_times_ms(table), 0.0, label)
 
 
 def _stage_bars(
     columns: Columns,
-    names: Sequence[str],
-    heights: Callable[[str, str, Stage], Sequence[float]],
+    places: Sequence[tuple[str, ...]],
+    means_ms: Mapping[Any, float],
+    missing: float,
     y_label: str,
 ) -> Figure:
-    """Draw a panel for each column, with a bar for each name, stacked by stage.
+    """Draw a panel for each column, with a bar for each place, stacked by stage.
 
-    heights: a function of level, variant and stage; returns the height of the stage in each bar.
+    means_ms: (level, variant, parts of the place, stage) -> height, by default ``missing``.
     """
     figure, grid = panel_grid(TEXT.width_in, 2.75, 1, len(columns), sharey="row")
+    names = ["\n".join(place) for place in places]
     for axes, (key, label) in zip(grid[0], columns.items(), strict=True):
         base = np.zeros(len(names))
         for stage in STAGES:
-            values = np.array(heights(*key, stage))
+            values = np.array([means_ms.get((*key, *place, stage), missing) for place in places])
             axes.bar(names, values, bottom=base, color=STAGE_COLORS[stage.value])
             base = base + np.nan_to_num(values)
         axes.set_title(as_drawn(label))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from analysis.celltrace.cells import JOINED, MEANINGS
 from analysis.celltrace.statistics import Group, Stage
 from analysis.celltrace.summaries import (
     POSITIONS,
@@ -14,10 +16,8 @@ from analysis.celltrace.summaries import (
     WAITS,
     Row,
     TraceTable,
-    fate_counts,
     mean_times,
     mean_waits,
-    stream_counts,
 )
 from analysis.figures.cells import Columns, column_labels, mean_relay_times_ms
 from analysis.figures.writing import WrittenFigure
@@ -32,21 +32,22 @@ GROUP_NAMES: dict[Group, Literal["all", "busiest", "quiet", "busy"]] = {
 """Group of circuits -> its name in experiment files."""
 
 
-def section(
-    table: TraceTable, study: Study, figures: Sequence[WrittenFigure]
-) -> dict[str, Any] | None:
-    """Return the contents of the section; None without traces."""
-    if not table:
-        return None
+def section(table: TraceTable, study: Study, figures: Sequence[WrittenFigure]) -> dict[str, Any]:
+    """Return the contents of the section."""
     labels = column_labels(table, study)
     means = mean_times(table)
     waits = {(row["role"], row["level"], row["variant"]): row for row in mean_waits(table)}
-    fates = [(meaning, joined, n) for meaning, joined, n in fate_counts(table) if n]
+    fates: Counter[str] = Counter()
+    streams: Counter[str] = Counter()
+    for _, counts in table.counts:
+        streams.update(counts.streams)
+        for relay in counts.relays:
+            fates.update(relay.fates)
     return {
         "table": table,
         "labels": labels,
         "relays": [(run, relay) for run, counts in table.counts for relay in counts.relays],
-        "cells": sum(n for _, _, n in fates),
+        "cells": fates.total(),
         "figures": figures,
         "times": {
             role: {group: _times(means, study, labels, role, group) for group in Group}
@@ -69,8 +70,12 @@ def section(
         ],
         "positions": POSITIONS,
         "first_bytes": list(_first_bytes(table)),
-        "fates": fates,
-        "streams": stream_counts(table),
+        "fates": [
+            (meaning, fate in JOINED, fates[fate.name])
+            for fate, meaning in MEANINGS.items()
+            if fates[fate.name]
+        ],
+        "streams": streams,
     }
 
 

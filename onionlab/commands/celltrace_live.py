@@ -8,16 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.celltrace.cells import JOINED, MEANINGS, NEVER, Fate
+from analysis.celltrace.cells import JOINED, MEANINGS, Fate
 from analysis.celltrace.events import Event
-from analysis.celltrace.statistics import (
-    Group,
-    Stage,
-    by_circuit,
-    relayed_traffic,
-    stage_ms,
-    summarise,
-)
+from analysis.celltrace.statistics import Group, Stage, relayed, summarise
 from onionlab.commands._arguments import add_jobs_argument
 from onionlab.errors import UserError
 from onionlab.live import lttng
@@ -27,6 +20,8 @@ from onionlab.paths import working_root
 
 HELP = "trace a real guard of a small private network on this machine with LTTng"
 OVERHEAD = ("none", "file", "lttng")
+END_S = 9e9
+"""A time after the end of every trace, in seconds since 1970."""
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,13 +115,11 @@ def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
         yield f"no cell was relayed ({Event.FLUSH.name.lower()} events are missing)"
         return
     yield "RELAY cells, inbuf to kernel, ms:"
-    begin = int(trace.cells.inbuf_ns[trace.cells.inbuf_ns != NEVER].min())
-    cells = relayed_traffic(trace.cells, begin, int(trace.lttng.records["time_ns"].max()) + 1)
-    circuits = by_circuit(cells.circuits())
+    cells = relayed([trace.cells], 0.0, END_S)
     for group in Group:
-        members = circuits.members(group)
+        members = cells.members(group)
         for stage in Stage if group is Group.ALL else (Stage.TOTAL,):
-            s = summarise(stage_ms(cells, stage)[members])
+            s = summarise(cells.stages_ms[stage][members])
             yield (
                 f"  {group.value:16} {stage.value:16} kept {s.count:>9,}  min {s.minimum_ms:.3f}  "
                 f"1st Q. {s.quartile1_ms:.3f}  median {s.median_ms:.3f}  mean {s.mean_ms:.3f}  "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,13 +14,8 @@ from hypothesis import strategies as st
 
 from analysis.celltrace.cell_paths import LEGS, Leg, LostError
 from analysis.celltrace.cells import JOINED, MEANINGS, Fate, join
-from analysis.celltrace.events import Event
-from analysis.celltrace.statistics import (
-    Group,
-    by_circuit,
-    relayed_traffic,
-    summarise,
-)
+from analysis.celltrace.events import OUTWARD, Event
+from analysis.celltrace.statistics import Group, relayed, summarise
 
 # Fate of a cell -> the events of a cell with this fate, as (event, command, direction).
 SCRIPTS: dict[Fate, list[tuple[Event, int, int]]] = {
@@ -79,8 +75,9 @@ def test_traffic_of_the_span() -> None:
     for seq, (begin, command) in enumerate([(0, 3), (10, 3), (10, 9), (20, 3)], start=1):
         for step, event in enumerate((Event.INBUF, Event.QUEUE, Event.OUTBUF, Event.FLUSH)):
             rows.append((begin + step, seq, 1, 2, event, command, 2))
-    kept = relayed_traffic(join(trace_of(*rows)), NOW_NS + 10, NOW_NS + 20)
-    assert kept.seq.tolist() == [2]
+    cells = join(trace_of(*rows))
+    since_start = replace(cells, inbuf_ns=cells.inbuf_ns - NOW_NS)
+    assert relayed([since_start], 10e-9, 20e-9).time_s.tolist() == [10e-9]
 
 
 def test_summary_by_hand() -> None:
@@ -93,13 +90,17 @@ def test_summary_by_hand() -> None:
 @settings(max_examples=50)
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
 def test_circuits_against_a_plain_count(pairs: list[tuple[int, int]]) -> None:
-    circuits = by_circuit([np.array(column) for column in zip(*pairs, strict=True)])
-    plain = Counter(pairs)
-    assert sorted(circuits.cells.tolist()) == sorted(plain.values())
-    assert [int(circuits.cells[c]) for c in circuits.circuit_of_cell] == [
-        plain[pair] for pair in pairs
+    rows = [
+        (0, seq, *pair, event, 3, OUTWARD)
+        for seq, pair in enumerate(pairs, start=1)
+        for event, _, _ in SCRIPTS[Fate.RELAYED]
     ]
-    q1, q3 = np.quantile(list(plain.values()), [0.25, 0.75])
+    cells = join(trace_of(*rows))
+    # Two relays with the same circuit IDs have different circuits.
+    circuits = relayed([cells, cells], 0.0, 9e9)
+    plain = Counter(pairs)
+    pairs = pairs * 2
+    q1, q3 = np.quantile(list(plain.values()) * 2, [0.25, 0.75])
     assert circuits.members(Group.QUIET).tolist() == [plain[pair] <= q1 for pair in pairs]
     assert circuits.members(Group.BUSY).tolist() == [
         plain[pair] >= q3 and plain[pair] > q1 for pair in pairs

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from analysis.arrays import Floats
 from analysis.celltrace.queueing import ServiceInstants, Waits
-from analysis.celltrace.statistics import Relayed, Stage, by_circuit, chance_longer
+from analysis.celltrace.statistics import Relayed, Stage, chance_longer
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import NO_BEATS, NO_STREAMS, ClassData
 from analysis.measures.families.cells import METRICS
@@ -44,7 +44,7 @@ def cells(
     }
     if time_s is None:
         time_s = np.linspace(0.0, SPAN_S - 1, total.size)
-    return Relayed(time_s, stages, by_circuit([circuit]), SPAN_S)
+    return Relayed(time_s, stages, circuit, SPAN_S)
 
 
 def statistics(**cells: Any) -> dict[str, Statistic]:
@@ -71,8 +71,8 @@ def test_values_by_hand() -> None:
 
 NO_CELL = "no cell went towards a client in the measured span"
 NONE, FEW = np.empty(0), np.array([0.5, np.nan, np.nan])
-EMPTY = Relayed(NONE, dict.fromkeys(Stage, NONE), by_circuit([np.empty(0, np.int64)]), SPAN_S)
-ONE_CIRCUIT = replace(cells(1.0, 1.0), circuits=by_circuit([np.zeros(88, np.int64)]))
+EMPTY = Relayed(NONE, dict.fromkeys(Stage, NONE), np.empty(0, np.int64), SPAN_S)
+ONE_CIRCUIT = replace(cells(1.0, 1.0), circuit=np.zeros(88, np.int64))
 SHORT = cells(1.0, 2.0, time_s=np.linspace(0.0, 100.0, 88))
 
 
@@ -120,8 +120,8 @@ def test_a_spike_about_every_45_seconds_is_found_in_noise(period_s: int, stands_
     # 23 s, is in this range.
     times = np.where(seconds % period_s < 2, 50.0, 1.0) * noise
     stages = dict.fromkeys(Stage, times)
-    circuits = by_circuit([np.zeros(seconds.size, np.int64)])
-    value = known(values(relayed=Relayed(seconds, stages, circuits, SPAN_S))["cell_spike_45s"])
+    one_circuit = np.zeros(seconds.size, np.int64)
+    value = known(values(relayed=Relayed(seconds, stages, one_circuit, SPAN_S))["cell_spike_45s"])
     assert (value > 1) == stands_out
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import known, make_level, study_content
+from analysis_synthetic import make_level, study_content
 from celltrace_synthetic import CLIENTS, LATENCY_NS, NAMES, Model, write_traces
 
 from analysis.celltrace.cell_paths import LEGS
@@ -152,7 +152,7 @@ def test_older_records_without_arrivals_are_read_with_a_note(run_directory: Path
         assert old[key] == (OLD_RECORDS if key in kernel else new[key])
     table = TraceTable()
     table.add(RUN, LEVEL, records)
-    content = known(section(table, STUDY, ()))
+    content = section(table, STUDY, ())
     ((_, row),) = content["waits"]["middle"]
     assert np.isnan(row["kernel_s"])
     assert row["arrived"] == 0
@@ -190,7 +190,7 @@ def test_tables_figures_and_section(table: TraceTable, tmp_path: Path) -> None:
     assert [figure.name for figure in figures] == names
     for figure in figures:
         assert all(figure.path(end).stat().st_size > 1000 for end in ("pdf", "png"))
-    content = known(section(table, STUDY, figures))
+    content = section(table, STUDY, figures)
     html = render("celltrace.html.j2", trace=content)
     assert "Completeness of events" in html
     assert "Waits of RELAY cells towards clients" in html
@@ -210,7 +210,7 @@ def test_published_values_are_listed_next_to_measured_ones(table: TraceTable) ->
         source="text of 2019", role="guard", levels={"small": {"quiet": quiet}}
     )
     study = STUDY.model_copy(update={"published_cell_times": published})
-    content = known(section(table, study, ()))
+    content = section(table, study, ())
     shown = {
         (role, group.value): [row["label"] for row in rows]
         for role, groups in content["times"].items()
@@ -230,7 +230,7 @@ def test_cells_that_took_no_time_have_no_shares(table: TraceTable) -> None:
     """Under the Vanilla scheduler, a cell that does not wait takes no simulated time."""
     for row in table.times:
         row |= {"share": np.nan, **asdict(summarise(np.zeros(row["count"])))}
-    content = known(section(table, STUDY, ()))
+    content = section(table, STUDY, ())
     html = render("celltrace.html.j2", trace=content)
     assert '<td class="number">0 (0), \N{EN DASH}</td>' in html
 

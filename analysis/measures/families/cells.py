@@ -49,7 +49,7 @@ def _cell_time(q: float) -> Callable[[ClassData], Statistic]:
 
 @_relayed_statistic
 def _quiet_longer(cells: Relayed) -> Statistic:
-    quiet, busy = (cells.circuits.members(group) for group in (Group.QUIET, Group.BUSY))
+    quiet, busy = (cells.members(group) for group in (Group.QUIET, Group.BUSY))
     if not busy.any():
         return Statistic(None, "no circuit has more cells than the quiet ones")
     return Statistic(chance_longer(cells.total_ms[quiet], cells.total_ms[busy]))
