@@ -125,7 +125,7 @@ def relayed(relays: Sequence[Cells], begin_s: float, end_s: float) -> Relayed:
                 (Stage.TOTAL, "inbuf", "flush"),
             )
         },
-        circuit=found.groupby(["circ", "channel", "relay"]).ngroup().to_numpy(np.int64),
+        circuit=np.asarray(found.groupby(["circ", "channel", "relay"]).ngroup(), np.int64),
         span_s=end_s - begin_s,
     )
 

@@ -24,10 +24,10 @@ from analysis.judgement.bisection import Decision, Examination, Search
 from analysis.measures.metric import Quantity
 
 STYLES = {
-    Decision.BAD: MarkStyle("v", RED, RED),
-    Decision.GOOD: MarkStyle("^", GREEN, GREEN),
-    Decision.OPEN: MarkStyle("o", "white", GREY),
-    Decision.SKIPPED: MarkStyle("X", "white", GREY),
+    Decision.BAD: MarkStyle("v", RED, RED, "bad"),
+    Decision.GOOD: MarkStyle("^", GREEN, GREEN, "good"),
+    Decision.OPEN: MarkStyle("o", "white", GREY, "not decided"),
+    Decision.SKIPPED: MarkStyle("X", "white", GREY, "skipped"),
 }
 HASH_DIGITS = 8
 """Number of digits of a commit's hash in the labels of the x axis."""
@@ -83,7 +83,7 @@ def draw(commits: Sequence[str], search: Search, metric: Quantity) -> Figure:
         unit = "points" if metric.unit == "1" else metric.unit
         axes.set_ylabel(f"{as_drawn(metric.label)},\n{unit} more than GOOD")
     found = {one.decision for one in tested}
-    draw_legend(figure, [STYLES[one].handle(one.value) for one in STYLES if one in found])
+    draw_legend(figure, [style.handle() for one, style in STYLES.items() if one in found])
     return figure
 
 

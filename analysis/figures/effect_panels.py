@@ -50,20 +50,21 @@ Axis = Literal["ratio", "difference"]
 
 @dataclass(frozen=True)
 class MarkStyle:
-    """Marker of an effect, colour of its face, and colour of its edge and interval."""
+    """Marker of an effect, colour of its face, colour of its edge and interval, and its label."""
 
     marker: str
     face: str
     edge: str
+    label: str = ""
 
     @property
     def marker_options(self) -> dict[str, Any]:
         """Matplotlib's options for the marker."""
         return {"marker": self.marker, "mfc": self.face, "mec": self.edge}
 
-    def handle(self, label: str) -> Line2D:
+    def handle(self) -> Line2D:
         """Return the legend's entry for effects in this style."""
-        text, options = as_drawn(label), self.marker_options
+        text, options = as_drawn(self.label), self.marker_options
         return Line2D([], [], color=self.edge, lw=1.1, ms=4.5, label=text, **options)
 
 
@@ -72,21 +73,21 @@ class Mark:
     """One effect in a panel.
 
     Attributes:
-        row: number of its row, from 0 at the top.
         effect: the effect with its interval; None if there is no effect.
         scale: "ratio" or "difference". If a value of the metric is zero, there is no ratio, and
             the effect is a difference. A panel of ratios then shows a text instead of the effect.
         margin: equivalence margin on the scale ``scale``; None if it is unknown.
         style: how the effect is drawn.
+        row: number of its row, from 0 at the top.
         offset: vertical place in the row, between -0.5 (top) and 0.5.
         without: text that replaces a missing effect.
     """
 
-    row: int
     effect: Interval | None
     scale: str
     margin: float | None
     style: MarkStyle
+    row: int = 0
     offset: float = 0.0
     without: str = "no value"
 
@@ -131,12 +132,8 @@ def draw_effects(
 ) -> None:
     """Draw the effects of a panel in labelled rows.
 
-    Args:
-        axes: the panel.
-        rows: the labels of the rows, from top to bottom.
-        marks: the effects.
-        axis: the kind of axis.
-        half: the half-width of the axis, from ``half_width``.
+    rows: the labels of the rows, from top to bottom.
+    half: the half-width of the axis, from ``half_width``.
     """
     for mark in marks:
         y = mark.row + mark.offset
@@ -168,12 +165,8 @@ def draw_effects(
 def style_axis(axes: Axes, axis: Axis, half: float, across: int, against: str) -> None:
     """Set the label of a panel's x axis, and the ticks of an axis of ratios.
 
-    Args:
-        axes: the panel.
-        axis: the kind of axis.
-        half: half-width of the axis.
-        across: number of panels in a row.
-        against: label of the baseline; "" to omit it.
+    across: number of panels in a row.
+    against: label of the baseline; "" to omit it.
     """
     if axis == "difference":
         axes.set_xlabel(f"points more than {as_drawn(against)}" if against else "points")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -22,10 +22,9 @@ from analysis.figures.effect_panels import (
 from analysis.figures.style import TEXT, as_drawn, draw_legend, panel_grid
 from analysis.figures.writing import WrittenFigure, write_drawing
 from analysis.formats.csv_tables import csv_text
-from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer
 from analysis.judgement.compared import VariantComparison, judgement_record, size_in_margins
-from analysis.judgement.verdicts import Grade
+from analysis.judgement.verdicts import Grade, Verdict
 
 ROW_IN = 0.17
 """Height of one metric's line."""
@@ -33,19 +32,21 @@ ROW_IN = 0.17
 RED, GREEN, BLUE, GREY = "#b2182b", "#1a7f5a", "#2b5c9e", "#767676"
 
 LOOKS = {
-    "worse": (MarkStyle("v", RED, RED), "worse"),
-    "better": (MarkStyle("^", GREEN, GREEN), "better"),
-    Grade.SHOWN.value: (MarkStyle("D", BLUE, BLUE), "different"),
-    Grade.SAME.value: (MarkStyle("s", "#4d4d4d", "#4d4d4d"), "the same: within the margin"),
-    Grade.SUGGESTED.value: (MarkStyle("d", "white", BLUE), "suggested"),
-    Grade.OPEN.value: (MarkStyle("o", "white", GREY), "open"),
-    "": (MarkStyle(".", GREY, GREY), "not judged: too few streams"),
-    Answer.SUPPORTED.value: (MarkStyle("^", GREEN, GREEN), "supported"),
-    Answer.OPPOSITE.value: (MarkStyle("v", RED, RED), "opposite"),
-    Answer.NO_DIFFERENCE.value: (MarkStyle("s", "#4d4d4d", "#4d4d4d"), "no relevant difference"),
-    Answer.UNTESTABLE.value: (MarkStyle("X", "white", "#8c6d1f"), "cannot be tested here"),
+    "worse": MarkStyle("v", RED, RED, "worse"),
+    "better": MarkStyle("^", GREEN, GREEN, "better"),
+    Grade.SHOWN.value: MarkStyle("D", BLUE, BLUE, "different"),
+    Grade.SAME.value: MarkStyle("s", "#4d4d4d", "#4d4d4d", "the same: within the margin"),
+    Grade.SUGGESTED.value: MarkStyle("d", "white", BLUE, "suggested"),
+    Grade.OPEN.value: MarkStyle("o", "white", GREY, "open"),
+    "": MarkStyle(".", GREY, GREY, "not judged: too few streams"),
+    Answer.SUPPORTED.value: MarkStyle("^", GREEN, GREEN, "supported"),
+    Answer.OPPOSITE.value: MarkStyle("v", RED, RED, "opposite"),
+    Answer.NO_DIFFERENCE.value: MarkStyle("s", "#4d4d4d", "#4d4d4d", "no relevant difference"),
+    Answer.UNTESTABLE.value: MarkStyle("X", "white", "#8c6d1f", "cannot be tested here"),
 }
-"""Verdict, or answer to a claim -> style and label. The shapes are distinct in greyscale."""
+"""Verdict, or answer to a claim -> style. The shapes are distinct in greyscale."""
+
+ABSENT = Mark(None, "", None, LOOKS[""])
 
 MAX_PANELS = 6
 """Maximum number of comparisons to draw: the comparisons with the most shown differences."""
@@ -62,34 +63,24 @@ CAPTION = (
 
 
 @dataclass(frozen=True)
-class EffectRow:
-    """One labelled effect of a panel.
-
-    ``looks`` is a key of ``LOOKS``: the verdict, or the answer to a claim. ``effect``, ``scale``
-    and ``margin`` are as in ``Mark``.
-    """
-
-    label: str
-    axis: Axis
-    looks: str
-    effect: Interval | None
-    scale: str
-    margin: float | None
-
-    def mark(self, row: int) -> Mark:
-        """Return the mark of this effect in the row with number ``row``."""
-        without = self.looks if self.looks == Answer.UNTESTABLE else "no value"
-        style = LOOKS[self.looks][0]
-        return Mark(row, self.effect, self.scale, self.margin, style, without=without)
-
-
-@dataclass(frozen=True)
 class EffectPanel:
-    """A column of effects. against: the label of the baseline, or "" to omit it."""
+    """A column of effects.
+
+    Attributes:
+        title: text above the panel.
+        against: the label of the baseline, or "" to omit it.
+        marks: kind of axis and label of the row -> the effect.
+    """
 
     title: str
     against: str
-    rows: tuple[EffectRow, ...]
+    marks: Mapping[tuple[Axis, str], Mark]
+
+
+def effect_mark(verdict: Verdict, looks: str) -> Mark:
+    """Return the mark of a verdict. looks: the key of its style in ``LOOKS``."""
+    without = looks if looks == Answer.UNTESTABLE else "no value"
+    return Mark(verdict.effect, verdict.scale, verdict.margin, LOOKS[looks], without=without)
 
 
 def write_forest(compared: Sequence[VariantComparison], base: Path) -> WrittenFigure | None:
@@ -132,12 +123,11 @@ def _select(compared: Sequence[VariantComparison]) -> list[VariantComparison]:
 
 def make_panel(one: VariantComparison) -> EffectPanel:
     """Return a panel with the effects on the endpoints of a comparison."""
-    rows = (
-        EffectRow(line_label(j), effect_axis(j.metric), j.verdict.word, j.verdict.effect,
-                  j.verdict.scale, j.verdict.margin)
+    marks = {
+        (effect_axis(j.metric), line_label(j)): effect_mark(j.verdict, j.verdict.word)
         for j in one.judgements
-    )  # fmt: skip
-    return EffectPanel("\n".join(filter(None, (one.variant, one.place))), one.baseline, tuple(rows))
+    }
+    return EffectPanel("\n".join(filter(None, (one.variant, one.place))), one.baseline, marks)
 
 
 def draw(panels: Sequence[EffectPanel]) -> Figure:
@@ -146,10 +136,10 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
     If there are ratios and differences, each panel has two parts, with the differences at the
     bottom.
     """
+    lines = dict.fromkeys(line for panel in panels for line in panel.marks)
     axis_rows: dict[Axis, list[str]] = {"ratio": [], "difference": []}
-    for row in (row for panel in panels for row in panel.rows):
-        if row.label not in axis_rows[row.axis]:
-            axis_rows[row.axis].append(row.label)
+    for axis, label in lines:
+        axis_rows[axis].append(label)
     used = {axis: labels for axis, labels in axis_rows.items() if labels}
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
@@ -161,7 +151,14 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
         height_ratios=heights * down, sharey="row",
     )  # fmt: skip
     for at, (axis, labels) in enumerate(used.items()):
-        marks = [_marks(panel, axis, labels) for panel in panels]
+        # A row shows "no value" in a panel that lacks the effect.
+        marks = [
+            [
+                replace(panel.marks.get((axis, label), ABSENT), row=n)
+                for n, label in enumerate(labels)
+            ]
+            for panel in panels
+        ]
         half = half_width(axis, [mark for own in marks for mark in own])
         for place in range(down * across):
             axes = grid[place // across * len(used) + at, place % across]
@@ -175,14 +172,6 @@ def draw(panels: Sequence[EffectPanel]) -> Figure:
             # With three panels in a row, axis labels have no room for the name of the baseline. The
             # caption contains it.
             style_axis(axes, axis, half, across, panel.against if across < ACROSS else "")
-    looks = {row.looks for panel in panels for row in panel.rows if row.effect}
-    handles = [style.handle(label) for name, (style, label) in LOOKS.items() if name in looks]
-    draw_legend(figure, handles)
+    styles = {mark.style for panel in panels for mark in panel.marks.values() if mark.effect}
+    draw_legend(figure, [style.handle() for style in LOOKS.values() if style in styles])
     return figure
-
-
-def _marks(panel: EffectPanel, axis: Axis, labels: Sequence[str]) -> list[Mark]:
-    """Return a mark for each label. A mark shows "no value" if the panel lacks the effect."""
-    by_label = {row.label: row for row in panel.rows if row.axis == axis}
-    absent = EffectRow("", axis, "", None, axis, None)
-    return [by_label.get(label, absent).mark(place) for place, label in enumerate(labels)]

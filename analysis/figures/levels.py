@@ -54,29 +54,17 @@ def write_levels(
 ) -> WrittenFigure | None:
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 
-    Args:
-        compared: comparisons with the same baseline, in the order in which levels and variants are
-            drawn. The ``key`` of each is (level, variant).
-        looks: name of a variant -> the variant, which defines how its effects look.
-        base: path of the files without extension.
+    Return None if there are fewer than two levels, or if no comparison has more than one network.
 
-    Returns:
-        The files; None if there are fewer than two levels, or if no comparison has more than one
-        network.
+    compared: comparisons with the same baseline, in the order in which levels and variants are
+        drawn. The ``key`` of each is (level, variant).
+    looks: name of a variant -> the variant, which defines how its effects look.
     """
     shown = [(one, judgement) for one in compared for judgement in _shown(one)]
     several = any(j.verdict.effect is not None and j.verdict.count > 1 for _, j in shown)
     if len({one.key[0] for one in compared}) < 2 or not several:
         return None
-    records = (
-        {
-            "level": one.place,
-            "variant": one.variant,
-            "baseline": one.baseline,
-            **judgement_record(j),
-        }
-        for one, j in shown
-    )
+    records = ({"level": one.place, **vars(one), **judgement_record(j)} for one, j in shown)
     table = csv_text(records, ("level", "variant", "baseline", *EFFECT_COLUMNS))
     caption = CAPTION.format(baseline=compared[0].baseline)
     return write_drawing(lambda: draw(compared, looks), base, "Effects by level", caption, table)
@@ -114,8 +102,7 @@ def draw(compared: Sequence[VariantComparison], looks: Mapping[str, Variant]) ->
         draw_effects(axes, list(rows.values()), marks, axis, half)
         axes.set_title(textwrap.fill(as_drawn(label), TITLE_CHARACTERS), loc="left")
         style_axis(axes, axis, half, ACROSS, compared[0].baseline)
-    handles = [MarkStyle(v.marker, "white", v.color).handle(v.label) for v in variants]
-    draw_legend(figure, handles)
+    draw_legend(figure, [MarkStyle(v.marker, "white", v.color, v.label).handle() for v in variants])
     return figure
 
 
@@ -123,7 +110,7 @@ def _mark(judgement: Judgement, row: int, variant: Variant, offset: float) -> Ma
     verdict = judgement.verdict
     face = variant.color if verdict.grade is Grade.SHOWN else "white"
     style = MarkStyle(variant.marker, face, variant.color)
-    return Mark(row, verdict.effect, verdict.scale, verdict.margin, style, offset)
+    return Mark(verdict.effect, verdict.scale, verdict.margin, style, row, offset)
 
 
 def _shown(one: VariantComparison) -> list[Judgement]:

@@ -249,13 +249,7 @@ def _draw_differences(
 ) -> None:
     """Draw the differences of a panel's lines to the baseline.
 
-    Args:
-        axes: where to draw.
-        above: the axes of the panel itself.
-        panel: the panel.
-        data: the data of the figure.
-        shown: the panel's lines.
-        lines: the differences.
+    above, shown: the axes and the lines of the panel itself.
     """
     assert panel.difference is not None
     y_label, scale = panel.difference

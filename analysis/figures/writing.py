@@ -41,10 +41,6 @@ class WrittenFigure:
         """Return the path of a file: pdf, png or csv."""
         return self.base.with_name(f"{self.name}.{extension}")
 
-    def moved_to(self, directory: Path) -> WrittenFigure:
-        """Return the figure with paths in another directory; this does not move the files."""
-        return replace(self, base=directory / self.name)
-
 
 def write_figure(data: FigureData, directory: Path, page: Page = TEXT) -> WrittenFigure:
     """Write <id>.pdf, .png and .csv of a figure into ``directory``."""

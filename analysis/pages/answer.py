@@ -21,18 +21,15 @@ PILOT_BELOW = 5
 def answer(
     compared: Sequence[VariantComparison], *, error_level: float | None = LEVEL
 ) -> list[str]:
-    """Return a sentence for each endpoint of each comparison, and the power of the study.
+    """Return paragraphs on the number of networks, each level and endpoint, and the power.
+
+    If there are several comparisons, the last paragraph states the probability of a false "shown".
+    The list is empty without endpoints.
 
     Args:
         compared: all comparisons of the study; empty if it has no baseline.
-        error_level: probability of a false "shown" in each comparison, for the last paragraph. None
-            omits this paragraph, for example if all comparisons share one error level.
-
-    Returns:
-        Paragraphs: first the number of networks, or of repeats of one network; then one for each
-        level and endpoint; then, if it is known, the smallest detectable ratio of the first
-        endpoint; last, if there are several comparisons and an ``error_level``, the probability of
-        a false "shown". The list is empty without endpoints.
+        error_level: probability of a false "shown" in each comparison. None omits the last
+            paragraph, for example if all comparisons share one error level.
     """
     judged = [one for one in compared if one.judgements]
     if not judged:
@@ -74,7 +71,11 @@ def _endpoints(compared: Sequence[VariantComparison]) -> list[str]:
 def _paragraph(place: str, group: Sequence[tuple[VariantComparison, Judgement]]) -> str:
     sentences = [f"{place}:"] if place else []
     for number, (one, judgement) in enumerate(group):
-        effect = _first(one, judgement) if number == 0 else _next(one, judgement)
+        if number == 0:
+            effect = _first(one, judgement)
+        else:  # the metric and the baseline are not named again
+            size = _size(judgement) if judgement.verdict.effect else ""
+            effect = f"Under {one.variant} {'it is equal' if size == 'equal' else size}".rstrip()
         bounds = _bounds(judgement, named=number == 0)
         sentences.append(f"{effect}{bounds}: {_grade(judgement)}.")
     judgement = group[0][1]
@@ -108,14 +109,6 @@ def _first(one: VariantComparison, judgement: Judgement) -> str:
     of = "" if metric.quantile is None else f" ({rank_label(metric.quantile)})"
     who = f"{judgement.class_name[0].upper()}{judgement.class_name[1:]} clients"
     return f"{who} take {size} as long {to}{of} {under}"
-
-
-def _next(one: VariantComparison, judgement: Judgement) -> str:
-    """Return text on the effect of a further variant, without naming metric and baseline again."""
-    if judgement.verdict.effect is None:
-        return f"Under {one.variant}"
-    size = _size(judgement)
-    return f"Under {one.variant} {'it is equal' if size == 'equal' else size}"
 
 
 def endpoint_name(judgement: Judgement) -> str:

@@ -33,11 +33,9 @@ class Bisection:
     """A finished search for the first bad commit.
 
     Attributes:
-        experiment: name of the experiment.
-        metric: the endpoint.
-        class_name: the endpoint's class of clients, or ``ALL``; empty if unknown (nothing ran).
+        metric, class_name: the endpoint, and its class of clients or ``ALL``; empty if unknown
+            (nothing ran).
         subjects: hash -> subject of all commits; the good commit first, parents before children.
-        search: the result.
         error_level: maximum probability of a wrong result, if the endpoint changes at no more than
             one commit.
         budget: maximum number of networks on which a commit is tested.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.figures.effect_panels import effect_axis
-from analysis.figures.forest import EffectPanel, EffectRow
+from analysis.figures.forest import EffectPanel, effect_mark
 from analysis.formats.csv_tables import csv_text
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.claims.claim import Answer, ClaimResult, Part
@@ -50,11 +50,7 @@ def count_answers(answers: Iterable[ClaimResult]) -> dict[Answer, int]:
 
 
 def claims_answer(answers: Sequence[ClaimResult]) -> list[str]:
-    """Return sentences on the answers.
-
-    The sentences contain the counts of answers, the largest shown differences, the number of claims
-    without a relevant difference, and why other claims cannot be tested or are open.
-    """
+    """Return sentences on the answers: their counts, the largest shown differences, and reasons."""
     if not answers:
         return []
     count, by_answer = len(answers), count_answers(answers)
@@ -66,8 +62,7 @@ def claims_answer(answers: Sequence[ClaimResult]) -> list[str]:
         f"{one.answer.value.capitalize()}: {one.claim.statement} {_describe(one.deciding)}"
         for one in shown[:MAX_DESCRIBED]
     ]
-    small = by_answer[Answer.NO_DIFFERENCE]
-    if small:
+    if small := by_answer[Answer.NO_DIFFERENCE]:
         claims = "1 claim is" if small == 1 else f"{small} claims are"
         sentences.append(
             f"No relevant difference: {claims} about differences smaller than the margin."
@@ -130,14 +125,12 @@ def claims_panel(answers: Iterable[ClaimResult]) -> EffectPanel:
 
     The claims have the order of ``sort_answers``.
     """
-    return EffectPanel("", "", tuple(map(_row, sort_answers(answers))))
-
-
-def _row(answered: ClaimResult) -> EffectRow:
-    part = answered.deciding
-    label = answered.claim.id.replace("-", " ")
-    axis = effect_axis(part.metric)
-    return EffectRow(label, axis, answered.answer.value, part.effect, part.scale, part.margin)
+    marks = {
+        (effect_axis(part.metric), one.claim.id.replace("-", " ")): effect_mark(part, one.answer)
+        for one in sort_answers(answers)
+        for part in [one.deciding]
+    }
+    return EffectPanel("", "", marks)
 
 
 CLAIM_COLUMNS = (
@@ -219,7 +212,7 @@ def claims_data(title: str, answers: Sequence[ClaimResult]) -> dict[str, Any]:
 
 def _csv_record(answered: ClaimResult) -> dict[str, Any]:
     claim = {
-        name: " ".join(map(str, value)) if isinstance(value, list) else value
+        name: " ".join(map(str, value)) if isinstance(value, tuple) else value
         for name, value in _claim_data(answered).items()
     }
     part = answered.deciding
@@ -228,16 +221,10 @@ def _csv_record(answered: ClaimResult) -> dict[str, Any]:
 
 def _claim_data(answered: ClaimResult) -> dict[str, Any]:
     claim = answered.claim
+    names = ("id", "statement", "section", "figures", "direction", "metrics", "levels", "variants")
     return {
-        "id": claim.id,
-        "statement": claim.statement,
-        "section": claim.section,
-        "figures": list(claim.figures),
-        "direction": claim.direction,
-        "metrics": list(claim.metrics),
+        **{name: getattr(claim, name) for name in names},
         "class": claim.class_name,
-        "levels": list(claim.levels),
-        "variants": list(claim.variants),
         "answer": answered.answer.value,
         "seeds": answered.seeds,
         "more_networks": answered.more_networks,
@@ -245,19 +232,14 @@ def _claim_data(answered: ClaimResult) -> dict[str, Any]:
 
 
 def _part_data(part: Part) -> dict[str, Any]:
+    names = ("text", "margin", "p_different", "p_equivalent", "grade", "agreeing", "more_networks")
     data = {
-        "text": part.text,
+        **{name: getattr(part, name) for name in names},
         "metric": part.metric.name,
         "answer": part.answer.value,
         "scale": part.scale if part.effect else None,
         **interval_record(part.effect),
-        "margin": part.margin,
-        "p_different": part.p_different,
-        "p_equivalent": part.p_equivalent,
-        "grade": part.grade,
         "seeds": part.count,
-        "agreeing": part.agreeing,
-        "more_networks": part.more_networks,
         "note": part.reason,
         "obstacle": None if part.untestable is None else part.untestable.obstacle.value,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,12 +62,10 @@ class ReadableRow:
     """One metric as texts for tables.
 
     Attributes:
-        row: the metric.
         class_name: the class of clients; "" for all clients.
         where: label of the level and variant; "" if the comparison has only one.
         label: the metric with its unit.
-        a, b: the mean of side A or B, and its interval.
-        effect: the effect of B against A, and its interval.
+        a, b, effect: the mean of side A or B, or the effect of B against A; and its interval.
         verdict: the verdict, and a note on it.
     """
 
@@ -105,23 +102,14 @@ def readable(row: MetricRow, *, several: bool = True) -> ReadableRow:
     )
     return ReadableRow(
         row,
-        "" if row.judgement.class_name == ALL else row.judgement.class_name,
-        row.match.label if several else "",
-        metric.label + (f" ({unit})" if unit else ""),
-        a,
-        b,
-        format_effect(verdict.effect, verdict.scale, metric.unit),
-        (verdict.word, "; ".join(filter(None, (verdict.more, _note(row))))),
+        class_name="" if row.judgement.class_name == ALL else row.judgement.class_name,
+        where=row.match.label if several else "",
+        label=metric.label + (f" ({unit})" if unit else ""),
+        a=a,
+        b=b,
+        effect=format_effect(verdict.effect, verdict.scale, metric.unit),
+        verdict=(verdict.word, "; ".join(filter(None, (verdict.more, _note(row))))),
     )
-
-
-def readable_rows(comparison: Comparison, rows: Iterable[MetricRow]) -> list[ReadableRow]:
-    """Return rows of a comparison as texts.
-
-    The rows name their level and variant if the comparison has several levels or variants.
-    """
-    several = _several(comparison)
-    return [readable(row, several=several) for row in rows]
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]]:
@@ -131,7 +119,9 @@ def tables(comparison: Comparison) -> list[dict[str, Any]]:
     no row for this reason.
     """
     parts: list[dict[str, Any]] = [{"rows": [], "without": {}} for _ in range(2)]
-    for shown in readable_rows(comparison, comparison.rows):
+    several = _several(comparison)
+    for row in comparison.rows:
+        shown = readable(row, several=several)
         part = parts[shown.row.judgement.endpoint is None]
         reason = _nothing(shown)
         if reason:
@@ -159,7 +149,9 @@ def _several(comparison: Comparison) -> bool:
 def table_text(comparison: Comparison) -> str:
     """Return the endpoints as a table of plain text."""
     lines = [["metric", "A", "B", "effect", "95 %", "grade"]]
-    for row in readable_rows(comparison, comparison.endpoints):
+    several = _several(comparison)
+    for endpoint in comparison.endpoints:
+        row = readable(endpoint, several=several)
         label = ", ".join(filter(None, (row.label, row.where, row.class_name)))
         word, note = row.verdict
         verdict = ": ".join(filter(None, (word or "not judged", note)))

@@ -55,7 +55,7 @@ def _templates() -> Environment:
         "format_interval": format_interval,
         "effect": _effect,
         "percent": _percent,
-        "unit": _unit,
+        "unit": lambda unit: readable_unit(unit)[1],
         "plain": _plain,
         "image_uri": _image_uri,
         "part_note": part_note,
@@ -73,11 +73,6 @@ def _effect(found: SummaryRow | Part) -> tuple[str, str]:
 
 def _percent(share: float, digits: int = 0) -> str:
     return format_number(None) if np.isnan(share) else f"{share:.{digits}%}"
-
-
-def _unit(unit: str) -> str:
-    """Return the unit for readers of a metric's unit."""
-    return readable_unit(unit)[1]
 
 
 def _plain(value: object) -> str:

@@ -32,7 +32,6 @@ class NightResult:
     """One experiment of a nightly run ("night").
 
     Attributes:
-        name: name of the experiment.
         comparison: the comparison with the baseline; None if the night became the baseline.
         repeated: whether all records equal the records of the night before.
         judged: ``comparison`` or, if it is None, a comparison of the night's runs with themselves,
@@ -53,6 +52,11 @@ class NightResult:
         return self.comparison is not None and self.comparison.conclusion is Conclusion.REGRESSION
 
     @property
+    def _tested(self) -> Comparison | None:
+        """The comparison; None without one or with byte-identical records."""
+        return None if self.comparison is None or self.comparison.identical else self.comparison
+
+    @property
     def sentence(self) -> str:
         """The result in one sentence."""
         if self.comparison is None:
@@ -67,9 +71,9 @@ class NightResult:
     @property
     def answer(self) -> list[str]:
         """The result in sentences."""
-        if self.comparison is None or self.comparison.identical:
+        if self._tested is None:
             return [self.sentence]
-        return [*answered(self.comparison), *([UNCHANGED] if self.repeated else [])]
+        return [*answered(self._tested), *([UNCHANGED] if self.repeated else [])]
 
     @property
     def simulated(self) -> list[str]:
@@ -79,19 +83,12 @@ class NightResult:
     @property
     def rows(self) -> list[ReadableRow]:
         """The endpoints as texts; empty without a comparison or with byte-identical records."""
-        if self.comparison is None or self.comparison.identical:
-            return []
-        return [readable(row) for row in self.comparison.endpoints]
+        return [readable(row) for row in self._tested.endpoints] if self._tested else []
 
     @property
     def differences(self) -> Mapping[str, Sequence[str]]:
-        """Aspect -> texts on the differences from the baseline in this aspect.
-
-        It is empty if nothing was compared, or if the records are byte-identical.
-        """
-        if self.comparison is None or self.comparison.identical:
-            return {}
-        return self.comparison.found
+        """Aspect -> texts on the differences from the baseline; empty like ``rows``."""
+        return self._tested.found if self._tested else {}
 
     @property
     def sees(self) -> str:
@@ -156,11 +153,8 @@ class CommitsSince:
 class WatchedTor:
     """The commit of Tor that a night measures.
 
-    Attributes:
-        ref: the branch, tag or commit that was named.
-        commit: the hash of the measured commit.
-        version: Tor's version.
-        ranges: the commits since the last night, and since the baselines.
+    ``ref`` is the branch, tag or commit that was named. ``ranges`` has the commits since the last
+    night, and since the baselines.
     """
 
     ref: str
@@ -182,12 +176,8 @@ class Night:
     Attributes:
         when: time at which the night's runs began, in UTC.
         project: version and commit of this project.
-        false_alarms_per_year: limit on the expected number of false alarms, which is set in the
-            file that lists the nightly experiments.
-        nights_per_year: number of nights, set in the same file.
-        false_steps_per_year: limit on the expected number of false step changes in the history,
-            set in the same file.
-        results: the results of the experiments.
+        false_alarms_per_year, false_steps_per_year: limits on the expected numbers of false alarms
+            and of false step changes in the history, from the list of nightly experiments.
         steps: the step changes in the history.
         series: number of time series in which steps are searched.
         unsearched: number of time series that cannot be searched yet, as their noise is unknown.

@@ -55,11 +55,8 @@ Runs = Mapping[Key, Run]
 class Paper:
     """The paper to reproduce.
 
-    Attributes:
-        title: title of the paper.
-        studies: the experiments that reproduce the paper. Runs with the same level, variant,
-            network and repeat are the same run in all studies.
-        claims: claims of the paper.
+    ``studies`` are the experiments that reproduce it. Runs with the same level, variant, network
+    and repeat are the same run in all studies.
     """
 
     title: str
@@ -69,10 +66,9 @@ class Paper:
 
 @dataclass(frozen=True)
 class PaperResult:
-    """The page and the figures written by ``build``, the answers, and the missing runs."""
+    """The page written by ``build``, the answers, and the missing runs."""
 
     html: Path
-    figures: tuple[WrittenFigure, ...]
     answers: tuple[ClaimResult, ...]
     missing: tuple[Run, ...]
 
@@ -80,10 +76,7 @@ class PaperResult:
 def answer_other_study(paper: Paper, store: Path, title: str) -> OtherStudy:
     """Answer a paper's claims from other runs of its experiments, for ``build``.
 
-    Args:
-        paper: the studies of the other runs, and the same claims as for ``build``.
-        store: as for ``build``.
-        title: the source of the runs.
+    title: the source of the runs.
 
     Raises:
         AnalysisError: the studies do not match, none of their runs exists, or records are damaged.
@@ -176,9 +169,7 @@ def build(
         written = {path.name for path in scratch.iterdir()}
     for name in before - written:
         (out / name).unlink(missing_ok=True)
-    return PaperResult(
-        out / files.FIGURES_PAGE, tuple(one.moved_to(out) for one in drawn), answers, missing
-    )
+    return PaperResult(out / files.FIGURES_PAGE, answers, missing)
 
 
 def _existing_runs(runs: Runs, store: Path) -> Runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,7 @@ def build(study: Path, store: Path, out: Path) -> Path:
 
     The same study and records give the same bytes. An older report in ``out`` is replaced.
 
-    Args:
-        study: path of study.json.
-        store: directory that the study's run and record directories are relative to.
-        out: folder, created if missing.
+    store: directory that the study's run and record directories are relative to.
 
     Raises:
         AnalysisError: the study is invalid, or records of its runs are missing or damaged.
@@ -73,8 +70,7 @@ def build(study: Path, store: Path, out: Path) -> Path:
     for variant in plan.variants if figures else ():
         check_look(variant)
     runs: RunStatistics = {}
-    biases = BiasTable()
-    traces = TraceTable()
+    biases, traces = BiasTable(), TraceTable()
     parse_reports: dict[str, ParseReport] = {}
     # Load one run at a time, as the records of a study may not fit into memory.
     for run in in_order(plan):
@@ -92,8 +88,11 @@ def build(study: Path, store: Path, out: Path) -> Path:
     rows = summarise(plan, over_networks(runs, plan.scope))
     bias_rows = list(biases.rows(plan))
     compared = endpoint_comparisons(plan, rows)
-    sentences = [*_scope(plan), *answer(compared, error_level=study_error_level(plan))]
-    trace_counts = {run.run_id: run_counts for run, run_counts in traces.counts}
+    sentences = answer(compared, error_level=study_error_level(plan))
+    note = scope_note(plan)
+    if note and plan.scope != "one-network":  # for one network, the answer contains it
+        sentences.insert(0, f"{note.capitalize()}.")
+    trace_counts = {run.run_id: counts for run, counts in traces.counts}
     tables = {
         files.SUMMARY_CSV: summary_csv(plan, rows),
         files.RUNS_CSV: runs_csv(plan, runs, parse_reports, trace_counts),
@@ -151,13 +150,6 @@ def build(study: Path, store: Path, out: Path) -> Path:
         )
         (scratch / files.REPORT).write_text(html, encoding="utf-8")
     return out / files.REPORT
-
-
-def _scope(plan: Study) -> Iterator[str]:
-    """Yield the ``scope_note`` as a sentence, unless the paragraphs of ``answer`` contain it."""
-    note = scope_note(plan)
-    if note and plan.scope != "one-network":
-        yield f"{note.capitalize()}."
 
 
 def _require_records(plan: Study, store: Path) -> None:

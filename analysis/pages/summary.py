@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -67,8 +67,8 @@ class SummaryRow:
     comparison: AgainstBaseline | None
     judgement: Judgement | None
     baseline_sd: float | None
-    own: Mapping[int, Statistic] = field(default_factory=dict)
-    base: Mapping[int, Statistic] = field(default_factory=dict)
+    own: Mapping[int, Statistic]
+    base: Mapping[int, Statistic]
 
     @cached_property
     def spread(self) -> Components | None:
@@ -181,20 +181,9 @@ def _row(
     if plan.baseline is not None and variant.name != plan.baseline:
         step = _step(metric, statistics, (variant.name, plan.baseline))
         comparison = _as_judged(against_baseline(own, base, step), judgement)
-    own_estimate, base_sd = estimate(own), estimate(base).sd
-    return SummaryRow(
-        level,
-        class_name,
-        metric,
-        variant,
-        own_estimate,
-        own_estimate.mean,
-        comparison,
-        judgement,
-        base_sd,
-        own,
-        base,
-    )
+    found, base_sd = estimate(own), estimate(base).sd
+    place = (level, class_name, metric, variant)
+    return SummaryRow(*place, found, found.mean, comparison, judgement, base_sd, own, base)
 
 
 def _step(
@@ -210,12 +199,12 @@ def _step(
 
 def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:
     """Use the verdict's interval if it has one, so that all tables show the same interval."""
-    effect = None if judgement is None else judgement.verdict.effect
-    if judgement is None or effect is None or effect.low is None:
+    verdict = judgement.verdict if judgement else None
+    if verdict is None or verdict.effect is None or verdict.effect.low is None:
         return comparison
-    if judgement.verdict.scale == "ratio":
-        return replace(comparison, ratio=effect)
-    return replace(comparison, difference=effect)
+    if verdict.scale == "ratio":
+        return replace(comparison, ratio=verdict.effect)
+    return replace(comparison, difference=verdict.effect)
 
 
 def _judgements(
@@ -311,11 +300,7 @@ def runs_csv(
 
     The note of a line also lists what was ignored in the logs and traces of its class.
 
-    Args:
-        plan: the study.
-        statistics: statistics of the study's runs.
-        reports: name of a run -> parse report of its logs.
-        traces: name of a run -> counts of its cell traces, for traced runs.
+    reports, traces: name of a run -> parse report of its logs, and counts of its cell traces.
     """
     rows = []
     for run in in_order(plan):
@@ -328,16 +313,9 @@ def runs_csv(
                 s = own.get((metric.name, run.variant), {}).get((run.seed, run.repeat))
                 if s is not None:
                     note = ignored if s.reason in ignored else _joined(s.reason, ignored)
-                    rows.append(
-                        {
-                            **vars(run),
-                            "class": class_name,
-                            "metric": metric.name,
-                            "unit": metric.unit,
-                            "value": s.value,
-                            "note": note,
-                        }
-                    )
+                    of_metric = {"metric": metric.name, "unit": metric.unit}
+                    number = {"value": s.value, "note": note}
+                    rows.append({**vars(run), "class": class_name, **of_metric, **number})
     return csv_text(rows, RUNS_COLUMNS)
 
 

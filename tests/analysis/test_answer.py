@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from matplotlib.lines import Line2D
 from PIL import Image
 
 from analysis.figures import levels
-from analysis.figures.forest import EffectPanel, EffectRow, draw, make_panel, write_forest
+from analysis.figures.effect_panels import Mark
+from analysis.figures.forest import LOOKS, EffectPanel, draw, make_panel, write_forest
 from analysis.figures.writing import write_drawing
 from analysis.formats.study import Variant
 from analysis.inference.intervals import Interval
@@ -175,8 +177,8 @@ def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None
 def test_long_labels_are_not_cut(tmp_path: Path) -> None:
     effect = Interval(1.1, 0.9, 1.3)
     labels = [f"Time to last byte of {n} MiB, median (perf-onion)" for n in (1, 5)]
-    rows = tuple(EffectRow(label, "ratio", "open", effect, "ratio", 1.05) for label in labels)
-    panels = [EffectPanel(title, "EWMA", rows) for title in ("RR", "SWRR linear")]
+    marks: Any = {("ratio", label): Mark(effect, "ratio", 1.05, LOOKS["open"]) for label in labels}
+    panels = [EffectPanel(title, "EWMA", marks) for title in ("RR", "SWRR linear")]
     drawn = write_drawing(lambda: draw(panels), tmp_path / "plot", "", "", None)
     with Image.open(drawn.path("png")) as image:
         is_dark = np.asarray(image.convert("L")) < 250

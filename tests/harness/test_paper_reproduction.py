@@ -82,7 +82,7 @@ class FakeRunner:
         assert {"onionlab", "matplotlib"} <= set(software)
         self.built.append(content)
         self.beside = beside
-        return PaperResult(out / "figures.html", (), (), self.missing)
+        return PaperResult(out / "figures.html", (), self.missing)
 
 
 @pytest.fixture
