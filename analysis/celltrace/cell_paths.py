@@ -1,8 +1,7 @@
 """Paths of cells, and the time that each relay adds to the first byte of a download.
 
-A circuit has the same circuit ID at both ends of a connection. The addresses of the channels' peers
-show which relays a connection links. TLS preserves the order of cells, so the n-th RELAY cell that
-one end of a hop flushed is the n-th RELAY cell that the other end received.
+The addresses of the channels' peers show which relays a connection links. Cells are matched at
+both ends of a hop as in ``arrivals``.
 
 The first byte of a download waits for a chain of cells, each of which is caused by the previous
 one: BEGIN goes from the client to the exit and CONNECTED comes back, then the request goes out and

@@ -88,19 +88,15 @@ def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
 
 def _cells_table(relay: Relay, epoch_ns: int, schema: pa.Schema) -> pa.Table:
     cells = relay.cells
-    n = len(cells)
     channel, circ = cells.circuits()
-
-    def names(value: str) -> pa.Array:
-        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([value]))
 
     def or_null(values: Any, offset: int = 0) -> pa.Array:
         return pa.array(values - offset, pa.int64(), mask=values == NEVER)
 
     return pa.table(
         {
-            "relay": names(relay.name),
-            "role": names(relay.role),
+            "relay": _repeated(relay.name, len(cells)),
+            "role": _repeated(relay.role, len(cells)),
             "seq": pa.array(cells.seq),
             "command": pa.array(cells.command.astype(np.uint8)),
             "direction": pa.array(cells.direction.astype(np.uint8)),
@@ -116,6 +112,10 @@ def _cells_table(relay: Relay, epoch_ns: int, schema: pa.Schema) -> pa.Table:
     )
 
 
+def _repeated(name: str, count: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([name]))
+
+
 def _write_arrivals(found: Mapping[str, Arrivals], path: Path, epoch_ns: int) -> None:
     schema = arrow_schema(ARRIVALS, TRACE_COUNTS_FORMAT)
     # Use delta encoding: numbers and times are nearly ascending, so their differences are small.
@@ -129,9 +129,8 @@ def _write_arrivals(found: Mapping[str, Arrivals], path: Path, epoch_ns: int) ->
         column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
     ) as writer:
         for name, own in found.items():
-            relay = pa.array(np.zeros(own.seq.size, np.int32))
             columns = {
-                "relay": pa.DictionaryArray.from_arrays(relay, pa.array([name])),
+                "relay": _repeated(name, own.seq.size),
                 "seq": pa.array(own.seq),
                 "channel": pa.array(own.channel),
                 "arrived_ns": pa.array(own.arrived_ns - epoch_ns),

@@ -79,12 +79,8 @@ def _mean(curves: Sequence[Floats], geometric: bool) -> Floats:
     if len(curves) == 1:
         return curves[0]
     values = np.stack(curves)
-    mean: Floats
-    if not geometric:
-        mean = values.mean(axis=0)
-    else:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            mean = np.exp(np.log(values).mean(axis=0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean: Floats = np.exp(np.log(values).mean(axis=0)) if geometric else values.mean(axis=0)
     return mean
 
 

@@ -71,12 +71,9 @@ class FigureData:
         """Return whether the figure shows the runs of a level."""
         return self.kind.shows(self.level, level)
 
-    def add(
-        self, variant: str, seed: int, run: Mapping[str, ClassData], level: Level | None = None
-    ) -> None:
-        """Add one run. ``level`` is the level of the run if it differs from the figure's level."""
-        sample = self.kind.keep(run, self.level)
-        self.samples.append(RunSample(level or self.level, variant, seed, sample))
+    def add(self, variant: str, seed: int, run: Mapping[str, ClassData], level: Level) -> None:
+        """Add one run. ``level`` is the level of the run."""
+        self.samples.append(RunSample(level, variant, seed, self.kind.keep(run, self.level)))
 
     def first_runs(self) -> list[tuple[Variant, RunSample]]:
         """Return each variant's run with the lowest seed, in the study's order of variants."""

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import AnalysisError
+from analysis.figures.catalogue import open_figure
 from analysis.figures.forest import draw
+from analysis.figures.kind import FigureData
 from analysis.figures.levels import write_levels
-from analysis.figures.style import COLUMN
+from analysis.figures.style import COLUMN, check_look
 from analysis.figures.writing import WrittenFigure, write_drawing, write_figure
 from analysis.formats import files
 from analysis.formats.json_files import read_json
-from analysis.formats.study import Run, Study, Variant
+from analysis.formats.plan_file import format_network
+from analysis.formats.study import Level, Run, Study, Variant
 from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Claim, ClaimResult, Labels
 from analysis.judgement.compared import VariantComparison
@@ -42,12 +45,13 @@ from analysis.pages.claims import (
     sort_answers,
 )
 from analysis.pages.html import json_text, render, replaced, write_answer
-from analysis.pages.paper_runs import Key, PaperFigure, collect_figures, distinct_runs, run_key
 from analysis.pages.study_notes import simulated
 from analysis.pages.summary import endpoint_comparisons, summarise
 
 MANIFEST_FORMAT = 1
 
+Key = tuple[str, str, int, int]
+"""Level, variant, seed of the network, and repeat of a run."""
 Runs = Mapping[Key, Run]
 
 
@@ -62,6 +66,17 @@ class Paper:
     title: str
     studies: tuple[Study, ...]
     claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """One of the paper's figures, with three groups of runs: shown, excluded and missing."""
+
+    number: int
+    data: FigureData
+    shown: list[Run]
+    left_out: list[Run]
+    missing: list[Run]
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,7 @@ def answer_other_study(paper: Paper, store: Path, title: str) -> OtherStudy:
     Raises:
         AnalysisError: the studies do not match, none of their runs exists, or records are damaged.
     """
-    existing = _existing_runs(distinct_runs(paper.studies), store)
+    existing = _existing_runs(_distinct_runs(paper.studies), store)
     if not existing:
         raise AnalysisError(f"{title}: none of the runs exists", "pack them again")
     answers = _answer_claims(paper, *_measure(paper, store, existing, ()))
@@ -97,21 +112,21 @@ def build(
 ) -> PaperResult:
     """Write the figures, claims.csv, claims.json, manifest.json and figures.html into ``out``.
 
-    Args:
-        paper: the paper; its studies contain all planned runs, including missing ones.
-        store: directory that the studies' run and record directories are relative to.
-        out: folder, created if missing; output of an earlier call is replaced.
-        software: names and versions of the programs behind the runs, for the manifest.
-        other_study: other runs' answers to the same claims, for claims-beside.csv and the page.
+    The output of an earlier call is replaced.
+
+    paper: its studies contain all planned runs, including missing ones.
+    store: directory that the studies' run and record directories are relative to.
+    software: names and versions of the programs behind the runs, for the manifest.
+    other_study: other runs' answers to the same claims, for claims-beside.csv and the page.
 
     Raises:
         AnalysisError: the studies do not match, there is no figure to draw and no claim to answer,
             no run exists, or records are damaged.
     """
-    runs = distinct_runs(paper.studies)
+    runs = _distinct_runs(paper.studies)
     existing = _existing_runs(runs, store)
     missing = tuple(run for key, run in runs.items() if key not in existing)
-    figures = collect_figures(paper.studies, existing)
+    figures = _collect_figures(paper.studies, existing)
     if not (figures or paper.claims):
         raise AnalysisError(
             "there are neither claims to answer nor figures to draw: no figure of these "
@@ -181,6 +196,87 @@ def _existing_runs(runs: Runs, store: Path) -> Runs:
     }
 
 
+def _run_key(run: Run) -> Key:
+    """Return the key that identifies a run in all studies of a paper."""
+    return run.level, run.variant, run.seed, run.repeat
+
+
+def _distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
+    """Return all distinct runs of the studies, sorted by their keys.
+
+    Raises:
+        AnalysisError: two studies have different levels with one name, or different runs with one
+            key.
+    """
+    runs: dict[Key, tuple[Study, Run]] = {}
+    levels: dict[str, tuple[Study, Level]] = {}
+    for study in studies:
+        for level in study.levels:
+            first, same = levels.setdefault(level.name, (study, level))
+            if not level.same_as(same):
+                raise AnalysisError(
+                    f"{first.name} and {study.name} measure the level {level.name} differently",
+                    "claims are about one setting for each level: see the two experiments' files",
+                )
+        for run in study.runs:
+            first, known = runs.setdefault(_run_key(run), (study, run))
+            if run.run_id != known.run_id:
+                raise AnalysisError(
+                    f"{first.name} and {study.name} have different runs of {run.variant} at the "
+                    f"level {run.level}, {format_network(run.seed, run.repeat)}",
+                    "their settings have to be the same: see the two experiments' files",
+                )
+    return {key: runs[key][1] for key in sorted(runs)}
+
+
+def _collect_figures(studies: Sequence[Study], existing: Runs) -> list[PaperFigure]:
+    """Return the figures that have a number in the paper, sorted by this number.
+
+    Raises:
+        AnalysisError: a kind or a style is invalid, or two figures have the same number or name.
+    """
+    figures: dict[int, PaperFigure] = {}
+    names: set[str] = set()
+    for study in studies:
+        for variant in study.variants:
+            check_look(variant)
+        for spec in study.figures:
+            if spec.paper is None:
+                continue
+            if spec.paper in figures:
+                other = figures[spec.paper].data.study.name
+                raise AnalysisError(f"{other} and {study.name} both draw figure {spec.paper}")
+            if spec.id in names:
+                raise AnalysisError(f"two figures of the paper have the name {spec.id}")
+            names.add(spec.id)
+            figure = PaperFigure(spec.paper, open_figure(spec, study), [], [], [])
+            for level in study.levels:
+                if figure.data.shows(level):
+                    _assign_runs(figure, study, level.name, existing)
+            figures[spec.paper] = figure
+    return [figures[number] for number in sorted(figures)]
+
+
+def _assign_runs(figure: PaperFigure, study: Study, level: str, existing: Runs) -> None:
+    """Divide a level's runs into three groups: shown in the figure, excluded and missing.
+
+    Networks differ by more than variants do. Lines of two variants from different networks would
+    therefore show differences that the variants do not have. So the figure shows a repeat of a
+    network only if every variant has a run of it. Variants without any run do not count. If no
+    repeat of a network meets this condition, the figure shows all runs that exist.
+    """
+    runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
+    present = [run for run in runs if _run_key(run) in existing]
+    seeds: dict[str, set[tuple[int, int]]] = {}
+    for run in present:
+        seeds.setdefault(run.variant, set()).add((run.seed, run.repeat))
+    common = set.intersection(*seeds.values()) if seeds else set()
+    figure.missing.extend(run for run in runs if run not in present)
+    for run in present:
+        is_shown = not common or (run.seed, run.repeat) in common
+        (figure.shown if is_shown else figure.left_out).append(run)
+
+
 def _measure(
     paper: Paper, store: Path, existing: Runs, figures: Sequence[PaperFigure]
 ) -> tuple[Statistics, ContentionByRun]:
@@ -200,7 +296,7 @@ def _measure(
             place = run.level, run.variant, study.replicate(run)
             contention.setdefault(place, []).append(measure_contention(data, level))
         for figure in figures:
-            if run_key(run) in map(run_key, figure.shown):
+            if _run_key(run) in map(_run_key, figure.shown):
                 figure.data.add(run.variant, study.replicate(run), data, level)
     scopes = {study.scope for study in paper.studies}
     if len(scopes) > 1:
@@ -251,7 +347,7 @@ def _write_levels(
     compared: dict[str, dict[tuple[str, str], VariantComparison]] = {}
     variants: dict[str, Variant] = {}
     for study in studies:
-        runs = tuple(run for run in study.runs if run_key(run) in existing)
+        runs = tuple(run for run in study.runs if _run_key(run) in existing)
         if study.baseline is None or not runs:
             continue
         variants |= {variant.name: variant for variant in study.variants}

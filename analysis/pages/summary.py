@@ -138,7 +138,11 @@ class SummaryRow:
 
 
 def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
-    """Return all rows of the summary, ordered by level, class, metric and variant of the study."""
+    """Return all rows of the summary, ordered by level, class, metric and variant of the study.
+
+    If any row of a metric is compared by a ratio, all show the geometric mean. A row without a
+    geometric mean shows the arithmetic one.
+    """
     rows = []
     for level in plan.levels:
         judged = _judgements(plan, level, statistics)
@@ -151,18 +155,12 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
                     for variant in plan.variants
                     if (metric.name, variant.name) in own
                 ]
-                rows += _with_shown_means(found)
+                if any(row.scale == "ratio" for row in found):
+                    found = [
+                        replace(row, shown_mean=row.estimate.mean_for("ratio")) for row in found
+                    ]
+                rows += found
     return rows
-
-
-def _with_shown_means(rows: list[SummaryRow]) -> list[SummaryRow]:
-    """Return the rows of one metric. If any is compared by a ratio, all show the geometric mean.
-
-    A row without a geometric mean shows the arithmetic one.
-    """
-    if not any(row.scale == "ratio" for row in rows):
-        return rows
-    return [replace(row, shown_mean=row.estimate.mean_for("ratio")) for row in rows]
 
 
 def _row(

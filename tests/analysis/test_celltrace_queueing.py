@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from analysis_synthetic import known
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,101 +118,32 @@ def test_a_trace_that_lacks_records_is_not_counted_by(damaged: str) -> None:
         assert pairs(arrivals(broken)["a"]) == {}
 
 
-Hop = tuple[str, int, str, int, int]
-"""Sender and its channel, receiver and its channel, and the circuit."""
-
-HOPS: tuple[Hop, ...] = tuple(
-    (sender, at_sender, receiver, at_receiver, circ)
-    for sender, at_sender, receiver, at_receiver in (
-        ("a", 1, "b", 4), ("b", 4, "a", 1), ("b", 9, "c", 2), ("c", 2, "b", 9), ("a", 3, "c", 8),
+def test_arrivals_and_waits_by_hand() -> None:
+    """The wait in the kernel is the time on the way, minus the least time on the same channel."""
+    sent_by_a = [
+        Cell((1, 7), 0, 5, 10),
+        Cell((1, 8), 2, 6, 12),
+        came(7, 19, 1),
+        Cell((3, 7), 4, 4, 30),
+        Cell((1, 7), 5, 7, 20),
+    ]
+    relays = by_name(
+        make_relay("a", sent_by_a, {1: "b", 3: "c", 9: "client"}),
+        make_relay("b", [Cell((4, 7), 0, 0, 9), came(7, 20, 4), came(8, 25, 4)], {4: "a"}),
+        # Another pair of relays may use the same circuit ID. The second cell was not sent by a.
+        make_relay("c", [came(7, 90, 8), came(9, 95, 8)], {8: "a"}),
     )
-    for circ in (100, 200)
-)  # fmt: skip
-CHANNELS = {"a": {1: "b", 3: "c"}, "b": {4: "a", 9: "c"}, "c": {2: "b", 8: "a"}}
-
-Sent = tuple[Hop, int, int, int, int]
-"""A cell's hop, and the times (ns) at which the cell was queued, moved to the outbuf, flushed and
-read. A time is NEVER if the event did not occur."""
-
-
-@st.composite
-def traffic(draw: st.DrawFn) -> list[Sent]:
-    """Draw cells that cross some hops. The cells of a hop are listed in the order of crossing.
-
-    The receiver may never read the last cells of a hop.
-    """
-    rows: list[Sent] = []
-    for hop in draw(st.lists(st.sampled_from(HOPS), unique=True, max_size=6)):
-        count = draw(st.integers(1, 5))
-        column = st.lists(st.integers(0, 15), min_size=count, max_size=count)
-        steps = [draw(column) for _ in range(4)]
-        latency, reads = draw(st.integers(1, 30)), draw(st.integers(0, count))
-        queue = outbuf = flush = read = 0
-        for n, (more, in_queue, in_outbuf, in_kernel) in enumerate(zip(*steps, strict=True)):
-            queue += more
-            outbuf = max(outbuf, queue + in_queue)
-            flush = max(flush, outbuf + in_outbuf)
-            read = max(read, flush + latency + in_kernel)
-            rows.append((hop, queue, outbuf, flush, read if n < reads else NEVER))
-    return rows
-
-
-def make_relays(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int], Sent]]:
-    """Return the relays through which this traffic passes, and its cells.
-
-    The cells are given as (name of the sending relay, number of the cell there) -> cell.
-    """
-    seen: dict[str, list[tuple[int, int, Cell, Sent | None]]] = {name: [] for name in CHANNELS}
-    for n, row in enumerate(rows):
-        (sender, at_sender, receiver, at_receiver, circ), queue, outbuf, flush, read = row
-        cell = Cell((at_sender, circ), queue, outbuf, flush)
-        seen[sender].append((queue, n, cell, row))
-        if read != NEVER:
-            seen[receiver].append((read, n, came(circ, read, at_receiver), None))
-    relays, by_number = {}, {}
-    for name, events in seen.items():
-        events.sort(key=lambda event: event[:2])
-        relays[name] = make_relay(name, [cell for _, _, cell, _ in events], CHANNELS[name])
-        for number, (_, _, _, sent_row) in enumerate(events, 1):
-            if sent_row is not None:
-                by_number[name, number] = sent_row
-    return relays, by_number
-
-
-@given(traffic())
-def test_arrivals_match_a_naive_count(rows: list[Sent]) -> None:
-    relays, by_number = make_relays(rows)
-    found = {
-        (name, seq): read
-        for name, own in arrivals(relays).items()
-        for seq, read in pairs(own).items()
-    }
-    assert found == {key: row[4] for key, row in by_number.items() if row[4] != NEVER}
-
-
-@given(traffic(), st.integers(0, 40), st.integers(0, 40))
-def test_waits_match_a_naive_count(rows: list[Sent], begin: int, length: int) -> None:
-    relays, by_number = make_relays(rows)
-    own = arrivals(relays)
-    found = waits(
-        [(relay.cells, own[name]) for name, relay in relays.items()],
-        begin / 1e9, (begin + length) / 1e9,
-    )  # fmt: skip
-    least: dict[tuple[str, int], int] = {}
-    for (name, _), ((_, channel, *_), _, _, flush, read) in by_number.items():
-        if read != NEVER:
-            way = (name, channel)
-            least[way] = min(least.get(way, 10**9), read - flush)
-    by_hand = []
-    for (name, _), ((_, channel, *_), queue, outbuf, flush, read) in by_number.items():
-        if begin <= queue < begin + length:
-            kernel = NEVER if read == NEVER else read - flush - least[name, channel]
-            by_hand.append((outbuf - queue, flush - outbuf, kernel))
-    assert found.kernel_s is not None
-    kernel_ns = np.where(np.isnan(found.kernel_s), NEVER, np.round(found.kernel_s * 1e9))
-    columns = (np.round(found.queue_s * 1e9), np.round(found.outbuf_s * 1e9), kernel_ns)
-    got = list(zip(*(column.astype(int).tolist() for column in columns), strict=True))
-    assert sorted(got) == sorted(by_hand)
+    found = arrivals(relays)
+    assert {name: pairs(own) for name, own in found.items()} == {
+        "a": {1: 20, 2: 25, 4: 90}, "b": {1: 19}, "c": {},
+    }  # fmt: skip
+    both = waits([(relays[name].cells, found[name]) for name in "ab"], 0.0, 5e-9)
+    assert both.queue_s.tolist() == pytest.approx([5e-9, 4e-9, 0.0, 0.0])
+    assert both.outbuf_s.tolist() == pytest.approx([5e-9, 6e-9, 26e-9, 9e-9])
+    # The shortest way on channel 1 takes 10 ns, also if the cell that took it is not in the span.
+    assert known(both.kernel_s).tolist() == pytest.approx([0.0, 3e-9, 0.0, 0.0])
+    later = waits([(relays["a"].cells, found["a"])], 2e-9, 1.0)
+    assert known(later.kernel_s).tolist() == pytest.approx([3e-9, 0.0, np.nan], nan_ok=True)
 
 
 def test_which_cells_count() -> None:
