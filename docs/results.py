@@ -13,6 +13,8 @@ import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 
@@ -38,6 +40,9 @@ from analysis.pages.paper import Paper, answer_other_study
 from analysis.pages.summary import SummaryRow, summarise
 from onionlab.experiment.claims_file import load_claims
 from onionlab.runs.packing import open_packs
+
+Packs = tuple[Path, ...]
+"""Files that `onionlab pack` wrote."""
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "runs"
@@ -90,26 +95,22 @@ LABELS = {
 }
 
 
-def answers(packs: Sequence[Path], folder: Path, name: str = "swrr") -> tuple[ClaimResult, ...]:
+@cache
+def answers(packs: Packs, name: str = "swrr") -> tuple[ClaimResult, ...]:
     """Return the answers to the claims of a paper from the runs in packs.
 
-    Args:
-        packs: files that `onionlab pack` wrote.
-        folder: directory for the unpacked files.
-        name: name of the file with the claims, in experiments/claims.
+    name: name of the file with the claims, in experiments/claims.
     """
-    key = tuple(packs), name
-    if key not in _ANSWERED:
-        wanted = load_claims(name, root=ROOT)
-        with open_packs(packs, folder) as store:
-            studies = (load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments)
-            paper = Paper(wanted.paper, tuple(studies), wanted.claims)
-            _ANSWERED[key] = answer_other_study(paper, store, "published packs").answers
-    return _ANSWERED[key]
+    wanted = load_claims(name, root=ROOT)
+    with _open(packs) as store:
+        studies = (load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments)
+        paper = Paper(wanted.paper, tuple(studies), wanted.claims)
+        return answer_other_study(paper, store, "published packs").answers
 
 
-_ANSWERED: dict[tuple[tuple[Path, ...], str], tuple[ClaimResult, ...]] = {}
-"""Results of `answers`, because several blocks show the same answers."""
+def _open(packs: Packs) -> AbstractContextManager[Path]:
+    """Unpack packs into a temporary which the context manager returns."""
+    return open_packs(packs, Path(tempfile.gettempdir()))
 
 
 def answer_counts(answered: Sequence[ClaimResult]) -> str:
@@ -180,12 +181,12 @@ def _answer(answered: ClaimResult) -> str:
     return "suggested" if answered.answer is Answer.OPEN and suggested else answered.answer.value
 
 
-def time_table(pack: Path, experiment: str, folder: Path) -> str:
+def time_table(pack: Path, experiment: str) -> str:
     """Return a table of median times to 320 KiB, with a row for each level.
 
     A row has the baseline's time, and the ratio of each other variant's time to this time.
     """
-    study, statistics = _open_study([pack], experiment, folder)
+    study, statistics = _open_study((pack,), experiment)
     assert study.baseline is not None
     shown = [name for name in LABELS if name in {one.name for one in study.variants}]
     others = [name for name in shown if name != study.baseline]
@@ -202,13 +203,13 @@ def time_table(pack: Path, experiment: str, folder: Path) -> str:
     return _table(head, rows)
 
 
-def starvation_table(folder: Path) -> str:
+def starvation_table() -> str:
     """Return a table of means over networks, for nine streams and a middle relay of 200 KiB/s.
 
     The table has a row for each metric, and a column for each congestion control. A cell lists the
     values of all variants.
     """
-    study, statistics = _open_study(STARVATION, "starvation", folder)
+    study, statistics = _open_study(STARVATION, "starvation")
     rows = []
     for metric in ("starvation", "jain_index_streams", "completion_spread_s", "stream_gap_max_s"):
         cells = []
@@ -224,18 +225,16 @@ def starvation_table(folder: Path) -> str:
     return _table((f"Metric: {labels}", "Fixed windows", "Vegas"), rows)
 
 
-def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
+def network_table(packs: Sequence[tuple[str, Packs, str]]) -> str:
     """Return a table of the median time to 320 KiB on each network.
 
     A cell has the time under EWMA, and the ratios of RR's and SWRR's times to this time.
 
-    Args:
-        packs: for each row its label, its packs, and the name of the experiment in these packs.
-        folder: directory for the unpacked files.
+    packs: for each row its label, its packs, and the name of the experiment in these packs.
     """
     rows = []
     for name, files, experiment in packs:
-        study, statistics = _open_study(files, experiment, folder)
+        study, statistics = _open_study(files, experiment)
         times = statistics[study.levels[0].name, "web"]
         cells = []
         for network, statistic in sorted(times[METRIC, "ewma"].items()):
@@ -250,8 +249,7 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
 
 
 def policy_table(
-    rows: Sequence[tuple[str, Sequence[Path], str, str]],
-    folder: Path,
+    rows: Sequence[tuple[str, Packs, str, str]],
     *,
     head: str,
     endpoints: Sequence[tuple[str, str, str]] = POLICY_ENDPOINTS,
@@ -264,14 +262,13 @@ def policy_table(
     Args:
         rows: for each row of an endpoint its label, its packs, and the names of the experiment and
             of the level in these packs.
-        folder: directory for the unpacked files.
         head: the title of the column with the labels.
         endpoints: class, metric and label of each endpoint.
     """
     lines = []
     for class_name, metric, name in endpoints:
         for label, packs, experiment, level in rows:
-            _, statistics = _open_study(packs, experiment, folder)
+            _, statistics = _open_study(packs, experiment)
             values = statistics[level, class_name]
             base = fmean(one.value or 0.0 for one in values[metric, "ewma"].values())
             cells = (
@@ -282,14 +279,14 @@ def policy_table(
     return _table(("Metric", head, "EWMA", *pairs), lines)
 
 
-def stall_table(packs: Sequence[Path], experiment: str, level: str, folder: Path) -> str:
+def stall_table(packs: Packs, experiment: str, level: str) -> str:
     """Return a table of the downloads that ended because no byte had arrived for too long.
 
     The table has a row for each class and a column for each policy. A cell has the number of these
     downloads, and the number of all downloads that ended by a stall, a timeout or success. Both
     numbers are sums over networks.
     """
-    _, statistics = _open_study(packs, experiment, folder)
+    _, statistics = _open_study(packs, experiment)
     rows = []
     for class_name in ("bulk", "web"):
         values = statistics[level, class_name]
@@ -333,7 +330,7 @@ def _effect_and_networks(
     return f"{_effect(values, metric, variant, base)}, {agreeing}/{len(pairs)}"
 
 
-def effects_by_level(packs: Sequence[Path], experiments: Sequence[str], folder: Path) -> str:
+def effects_by_level(packs: Packs, experiments: Sequence[str]) -> str:
     """Return a table of the effects of RR and SWRR against EWMA on ``ENDPOINTS``, by level.
 
     Each effect is followed by its spread between networks: the standard deviation of the networks'
@@ -342,7 +339,7 @@ def effects_by_level(packs: Sequence[Path], experiments: Sequence[str], folder: 
     """
     columns: list[tuple[str, Mapping[tuple[str, str, str], SummaryRow]]] = []
     for experiment in experiments:
-        study, statistics = _open_study(packs, experiment, folder)
+        study, statistics = _open_study(packs, experiment)
         found = summarise(study, statistics)
         columns += [
             (
@@ -382,8 +379,7 @@ def _effect_and_spread(row: SummaryRow) -> tuple[str, str]:
 
 
 def effect_table(
-    packs: Sequence[tuple[str, Sequence[Path], str]],
-    folder: Path,
+    packs: Sequence[tuple[str, Packs, str]],
     *,
     variants: Sequence[str],
     endpoints: Sequence[tuple[str, str, str]] = ENDPOINTS,
@@ -394,11 +390,10 @@ def effect_table(
 
     Args:
         packs: for each column its label, its packs, and the name of the experiment in these packs.
-        folder: directory for the unpacked files.
         variants: variants to compare with the baseline.
         endpoints: class, metric and label of each endpoint.
     """
-    studies = [_open_study(files, experiment, folder) for _, files, experiment in packs]
+    studies = [_open_study(files, experiment) for _, files, experiment in packs]
     labels = {variant.name: variant.label for study, _ in studies for variant in study.variants}
     rows = []
     for class_name, metric, label in endpoints:
@@ -412,7 +407,7 @@ def effect_table(
     return _table(("", *(label for label, _, _ in packs)), rows)
 
 
-def arti_table(folder: Path) -> str:
+def arti_table() -> str:
     """Return a table that compares Arti's clients with C Tor's clients.
 
     The table has a row for each engine and level of the experiment arti-clients, and a row for the
@@ -420,23 +415,23 @@ def arti_table(folder: Path) -> str:
     """
     rows = []
     for engine, pack in ARTI_CLIENTS.items():
-        study, found = _open_study([pack], "arti-clients", folder)
+        study, found = _open_study((pack,), "arti-clients")
         for level in study.levels:
             ratios = _arti_ratios(found, found, (level.name, "arti"), (level.name, "ewma"))
             rows.append((f"{level.label}, {engine}", *ratios))
     of_arti, of_c_tor = (
-        _open_study(ARTI_TENTH, name, folder)[1] for name in ("swrr-5mid-arti", "swrr-5mid")
+        _open_study(ARTI_TENTH, name)[1] for name in ("swrr-5mid-arti", "swrr-5mid")
     )
     ratios = _arti_ratios(of_arti, of_c_tor, ("5mid", "arti"), ("5mid", "ewma"))
     rows.append(("a tenth of swrr-5mid, embedded engine", *ratios))
     return _table(("", *(label for _, _, label in ARTI_METRICS)), rows)
 
 
-def arti_under_vegas(folder: Path) -> str:
+def arti_under_vegas() -> str:
     """Return a table of Vegas's effect on clients of C Tor and of Arti in congested networks."""
     rows = []
     for engine, pack in ARTI_CLIENTS.items():
-        _, found = _open_study([pack], "arti-clients", folder)
+        _, found = _open_study((pack,), "arti-clients")
         for variant, label in (("ewma", "C Tor"), ("arti", "Arti")):
             pair = ("heavy-vegas", variant), ("heavy-fixed", variant)
             rows.append((f"{label}, {engine}", *_arti_ratios(found, found, *pair)))
@@ -461,10 +456,10 @@ def _arti_ratios(
     ]
 
 
-def arti_failures(folder: Path) -> str:
+def arti_failures() -> str:
     """Return a sentence on failed downloads in all runs that `arti_table` compares."""
-    studies = [_open_study([pack], "arti-clients", folder) for pack in ARTI_CLIENTS.values()]
-    studies += [_open_study(ARTI_TENTH, name, folder) for name in ("swrr-5mid-arti", "swrr-5mid")]
+    studies = [_open_study((pack,), "arti-clients") for pack in ARTI_CLIENTS.values()]
+    studies += [_open_study(ARTI_TENTH, name) for name in ("swrr-5mid-arti", "swrr-5mid")]
     highest = []
     for variant in ("ewma", "arti"):
         rates = [
@@ -483,19 +478,17 @@ def arti_failures(folder: Path) -> str:
     return textwrap.fill(text, WIDTH)
 
 
-def repeats_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
+def repeats_table(packs: Sequence[tuple[str, Packs, str]]) -> str:
     """Return the standard deviations of effects against EWMA, between and within networks.
 
     An effect is a log ratio or, for a rate, a difference in percentage points.
 
-    Args:
-        packs: for each pair of columns its label, packs with repeats of each network, and the name
-            of the experiment in these packs.
-        folder: directory for the unpacked files.
+    packs: for each pair of columns its label, packs with repeats of each network, and the name of
+        the experiment in these packs.
     """
     spreads = []
     for _, files, experiment in packs:
-        summary = summarise(*_open_study(files, experiment, folder))
+        summary = summarise(*_open_study(files, experiment))
         spreads.append({(r.class_name, r.metric.name, r.variant.name): r.spread for r in summary})
     rows = []
     for class_name, metric, label in ENDPOINTS:
@@ -517,9 +510,9 @@ def _deviation(interval: Interval | None, *, points: bool) -> str:
     return f"{100 * interval.estimate:.2f}" if points else f"{interval.estimate:.3f}"
 
 
-def run_facts(packs: Sequence[Path], folder: Path) -> str:
+def run_facts(packs: Packs) -> str:
     """Return a sentence on the packs' runs: their number, programs, machines and costs."""
-    with open_packs(packs, folder) as store:
+    with _open(packs) as store:
         manifests = [read_manifest(path) for path in sorted(store.glob("*/manifest.json"))]
     engines = Counter(
         f"{one.identity['engine']['name']} {one.identity['engine']['version']}" for one in manifests
@@ -540,13 +533,13 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
     return textwrap.fill(text, WIDTH)
 
 
-def arti_cost(folder: Path) -> str:
+def arti_cost() -> str:
     """Return sentences that compare CPU time and memory of clients of Arti and of C Tor.
 
     At each level, the means over all networks are compared.
     """
     more_cpu_s, more_mib, cpu_of_c_tor = [], [], []
-    with open_packs([ARTI_CLIENTS["embedded engine"]], folder) as store:
+    with _open((ARTI_CLIENTS["embedded engine"],)) as store:
         study = load_study(store / STUDIES / "arti-clients.json")
         for level in study.levels:
             clients = sum(load.count or 0 for load in level.classes.values())
@@ -573,21 +566,15 @@ def arti_cost(folder: Path) -> str:
     return textwrap.fill(text, WIDTH)
 
 
-def _open_study(files: Sequence[Path], experiment: str, folder: Path) -> tuple[Study, Statistics]:
+@cache
+def _open_study(files: Packs, experiment: str) -> tuple[Study, Statistics]:
     """Return the study of an experiment in packs, and the statistics of its runs."""
-    key = tuple(files), experiment
-    if key not in _OPENED:
-        runs: RunStatistics = {}
-        with open_packs(files, folder) as store:
-            study = load_study(store / STUDIES / f"{experiment}.json")
-            for run in study.runs:
-                add_run(runs, run, load_run(store / run.records, study.level(run.level)))
-        _OPENED[key] = study, over_networks(runs)
-    return _OPENED[key]
-
-
-_OPENED: dict[tuple[tuple[Path, ...], str], tuple[Study, Statistics]] = {}
-"""Results of `_open_study`, because several blocks show the same runs."""
+    runs: RunStatistics = {}
+    with _open(files) as store:
+        study = load_study(store / STUDIES / f"{experiment}.json")
+        for run in study.runs:
+            add_run(runs, run, load_run(store / run.records, study.level(run.level)))
+    return study, over_networks(runs)
 
 
 def _effect(
@@ -618,138 +605,119 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([first, f"|{'---|' * len(head)}", *rest])
 
 
-CAPACITIES = sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz"))
-FULL_SIZE = sorted(RUNS.glob("*full-size-uml.tar.xz"))
+CAPACITIES = tuple(sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz")))
+FULL_SIZE = tuple(sorted(RUNS.glob("*full-size-uml.tar.xz")))
 LEVELS = [f"swrr-{number}mid" for number in (20, 10, 5)]
 MAIN = [(level, CAPACITIES, "swrr-capacities", level) for level in ("representative", "random")]
 BY_LEVEL = [(str(number), FULL_SIZE, f"swrr-{number}mid", f"{number}mid") for number in (20, 10, 5)]
 FIVE_MIDDLES = (
-    ("random capacities, pilot", [RUNS / "swrr-5mid-full-size-uml.tar.xz"], "swrr-5mid"),
-    ("random, links only, KIST", [RUNS / "swrr-5mid-links-uml.tar.xz"], "swrr-5mid-links"),
-    ("the same on Shadow", [RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz"], "swrr-5mid-links"),
+    ("random capacities, pilot", (RUNS / "swrr-5mid-full-size-uml.tar.xz",), "swrr-5mid"),
+    ("random, links only, KIST", (RUNS / "swrr-5mid-links-uml.tar.xz",), "swrr-5mid-links"),
+    ("the same on Shadow", (RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz",), "swrr-5mid-links"),
     ("representative capacities", CAPACITIES, "swrr-capacities"),
-    ("the same at a fifth", [RUNS / "swrr-5mid-scale0.2-uml.tar.xz"], "swrr-5mid"),
+    ("the same at a fifth", (RUNS / "swrr-5mid-scale0.2-uml.tar.xz",), "swrr-5mid"),
 )
 REPEATS = (
-    ("Full size", [RUNS / "repeats-uml.tar.xz"], "swrr-5mid"),
-    ("A tenth", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
+    ("Full size", (RUNS / "repeats-uml.tar.xz",), "swrr-5mid"),
+    ("A tenth", (RUNS / "repeats-scale0.1-uml.tar.xz",), "swrr-5mid"),
 )
 TODAY = (
-    ("Embedded engine", [RUNS / "today-uml.tar.xz"], "today"),
-    ("Shadow", [RUNS / "today-shadow.tar.xz"], "today"),
-    ("Links alone, embedded engine", [RUNS / "today-links-uml.tar.xz"], "today"),
+    ("Embedded engine", (RUNS / "today-uml.tar.xz",), "today"),
+    ("Shadow", (RUNS / "today-shadow.tar.xz",), "today"),
+    ("Links alone, embedded engine", (RUNS / "today-links-uml.tar.xz",), "today"),
 )
 ARTI_CLIENTS = {
     "embedded engine": RUNS / "arti-clients-uml.tar.xz",
     "Shadow": RUNS / "arti-clients-shadow.tar.xz",
 }
-ARTI_TENTH = [RUNS / f"swrr-5mid-{name}-scale0.1-uml.tar.xz" for name in ("arti", "ewma")]
+ARTI_TENTH = tuple(RUNS / f"swrr-5mid-{name}-scale0.1-uml.tar.xz" for name in ("arti", "ewma"))
 ARTI_POLICIES = (
     ("Clients of Arti, 5 networks", ARTI_TENTH, "swrr-5mid-arti"),
-    ("Clients of C Tor, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
+    ("Clients of C Tor, 3 networks", (RUNS / "repeats-scale0.1-uml.tar.xz",), "swrr-5mid"),
 )
-LIMITS = [RUNS / "swrr-limits-scale0.1-uml.tar.xz"]
-STARVATION = sorted(RUNS.glob("starvation-*.tar.xz"))
-TORNET = [RUNS / "swrr-tornettools-uml.tar.xz"]
-VEGAS = [RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights")]
+LIMITS = (RUNS / "swrr-limits-scale0.1-uml.tar.xz",)
+STARVATION = tuple(sorted(RUNS.glob("starvation-*.tar.xz")))
+TORNET = (RUNS / "swrr-tornettools-uml.tar.xz",)
+VEGAS = tuple(RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights"))
 FIXED_AND_VEGAS = (
-    ("Fixed windows, 3 networks", [RUNS / "repeats-scale0.1-uml.tar.xz"], "swrr-5mid"),
+    ("Fixed windows, 3 networks", (RUNS / "repeats-scale0.1-uml.tar.xz",), "swrr-5mid"),
     ("Vegas, 5 networks", VEGAS[:1], "swrr-5mid-vegas"),
 )
 
 
-def _times(name: str) -> Callable[[Path], str]:
+def _times(name: str) -> Callable[[], str]:
     pack = RUNS / f"{name}-scale0.1-uml.tar.xz"
-    return lambda folder: time_table(pack, name, folder)
+    return lambda: time_table(pack, name)
 
 
-PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
+PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/explanation/swrr-answers.md": {
-        "counts": lambda folder: answer_counts(answers(FULL_SIZE, folder)),
-        "runs": lambda folder: run_facts(FULL_SIZE, folder),
-        "policies": lambda folder: policy_table(MAIN, folder, head="Capacities"),
-        "stalls": lambda folder: stall_table(
-            CAPACITIES, "swrr-capacities", "representative", folder
+        "counts": lambda: answer_counts(answers(FULL_SIZE)),
+        "runs": lambda: run_facts(FULL_SIZE),
+        "policies": lambda: policy_table(MAIN, head="Capacities"),
+        "stalls": lambda: stall_table(CAPACITIES, "swrr-capacities", "representative"),
+        "policies' runs": lambda: run_facts(CAPACITIES),
+        "levels": lambda: policy_table(
+            BY_LEVEL, head="Middles", endpoints=[POLICY_ENDPOINTS[i] for i in (0, 2, 3, 5)]
         ),
-        "policies' runs": lambda folder: run_facts(CAPACITIES, folder),
-        "levels": lambda folder: policy_table(
-            BY_LEVEL, folder, head="Middles", endpoints=[POLICY_ENDPOINTS[i] for i in (0, 2, 3, 5)]
-        ),
-        "throughput": lambda folder: throughput_claims(answers(FULL_SIZE, folder)),
-        "answers": lambda folder: answer_table(answers(FULL_SIZE, folder)),
-        "networks": lambda folder: network_table(FIVE_MIDDLES, folder),
+        "throughput": lambda: throughput_claims(answers(FULL_SIZE)),
+        "answers": lambda: answer_table(answers(FULL_SIZE)),
+        "networks": lambda: network_table(FIVE_MIDDLES),
     },
     "docs/explanation/calibration.md": {
-        "capacities": lambda folder: effects_by_level(CAPACITIES, ["swrr-capacities"], folder),
-        "spread by level": lambda folder: effects_by_level(FULL_SIZE, LEVELS, folder),
-        "capacities' runs": lambda folder: run_facts(CAPACITIES, folder),
-        "repeats": lambda folder: repeats_table(REPEATS, folder),
-        "repeats' runs": lambda folder: run_facts(REPEATS[0][1], folder),
+        "capacities": lambda: effects_by_level(CAPACITIES, ["swrr-capacities"]),
+        "spread by level": lambda: effects_by_level(FULL_SIZE, LEVELS),
+        "capacities' runs": lambda: run_facts(CAPACITIES),
+        "repeats": lambda: repeats_table(REPEATS),
+        "repeats' runs": lambda: run_facts(REPEATS[0][1]),
     },
     "docs/explanation/replication.md": {
         "limits": _times("swrr-limits"),
-        "limits' claims": lambda folder: answer_counts(answers(LIMITS, folder, "swrr-limits")),
-        "rate or link": lambda folder: claim_parts(
-            answers(LIMITS, folder, "swrr-limits"), "rate-brings-together"
-        ),
-        "limits' runs": lambda folder: run_facts(LIMITS, folder),
+        "limits' claims": lambda: answer_counts(answers(LIMITS, "swrr-limits")),
+        "rate or link": lambda: claim_parts(answers(LIMITS, "swrr-limits"), "rate-brings-together"),
+        "limits' runs": lambda: run_facts(LIMITS),
         "schedulers": _times("swrr-schedulers"),
         "load": _times("swrr-load"),
         "reading": _times("swrr-reading"),
     },
     "docs/explanation/realistic-networks.md": {
-        "tornettools": lambda folder: policy_table(
+        "tornettools": lambda: policy_table(
             [("3", TORNET, "swrr-tornettools", "swrr-tornettools")],
-            folder,
             head="Networks",
             endpoints=TORNET_ENDPOINTS,
         ),
-        "tornettools' claims": lambda folder: answer_counts(
-            answers(TORNET, folder, "swrr-tornettools")
-        ),
-        "tornettools' runs": lambda folder: run_facts(TORNET, folder),
+        "tornettools' claims": lambda: answer_counts(answers(TORNET, "swrr-tornettools")),
+        "tornettools' runs": lambda: run_facts(TORNET),
     },
     "docs/explanation/starvation.md": {
-        "starvation's claims": lambda folder: answer_table(
-            answers(STARVATION, folder, "starvation")
-        ),
+        "starvation's claims": lambda: answer_table(answers(STARVATION, "starvation")),
         "starvation": starvation_table,
-        "starvation's runs": lambda folder: run_facts(STARVATION, folder),
+        "starvation's runs": lambda: run_facts(STARVATION),
     },
     "docs/explanation/arti.md": {
         "arti": arti_table,
         "arti's failures": arti_failures,
         "arti under Vegas": arti_under_vegas,
-        "arti's policies": lambda folder: effect_table(
-            ARTI_POLICIES, folder, variants=["rr", "swrr-linear"]
-        ),
-        "arti's runs": lambda folder: run_facts([ARTI_CLIENTS["embedded engine"]], folder),
-        "arti's runs on Shadow": lambda folder: run_facts([ARTI_CLIENTS["Shadow"]], folder),
-        "arti's runs at a tenth": lambda folder: run_facts(ARTI_TENTH, folder),
+        "arti's policies": lambda: effect_table(ARTI_POLICIES, variants=["rr", "swrr-linear"]),
+        "arti's runs": lambda: run_facts((ARTI_CLIENTS["embedded engine"],)),
+        "arti's runs on Shadow": lambda: run_facts((ARTI_CLIENTS["Shadow"],)),
+        "arti's runs at a tenth": lambda: run_facts(ARTI_TENTH),
         "arti's cost": arti_cost,
     },
     "docs/explanation/congestion-control.md": {
-        "today": lambda folder: effect_table(
-            TODAY, folder, variants=["rr"], endpoints=TODAY_ENDPOINTS
-        ),
-        "today's runs": lambda folder: run_facts(TODAY[0][1], folder),
-        "today's runs on Shadow": lambda folder: run_facts(TODAY[1][1], folder),
-        "today's runs behind links": lambda folder: run_facts(TODAY[2][1], folder),
-        "vegas": lambda folder: effect_table(
-            FIXED_AND_VEGAS, folder, variants=["rr", "swrr-linear"]
-        ),
-        "weights": lambda folder: effect_table(
+        "today": lambda: effect_table(TODAY, variants=["rr"], endpoints=TODAY_ENDPOINTS),
+        "today's runs": lambda: run_facts(TODAY[0][1]),
+        "today's runs on Shadow": lambda: run_facts(TODAY[1][1]),
+        "today's runs behind links": lambda: run_facts(TODAY[2][1]),
+        "vegas": lambda: effect_table(FIXED_AND_VEGAS, variants=["rr", "swrr-linear"]),
+        "weights": lambda: effect_table(
             [("Against SWRR linear", VEGAS, "weights-5mid-vegas")],
-            folder,
             variants=["swrr-proportional", "swrr-logarithmic"],
         ),
-        "vegas runs": lambda folder: run_facts(VEGAS, folder),
+        "vegas runs": lambda: run_facts(VEGAS),
     },
 }
-"""Page -> name of a block -> function that returns the block's text.
-
-The function's argument is a directory for unpacked files.
-"""
+"""Page -> name of a block -> function that returns the block's text."""
 
 
 def replace_block(text: str, name: str, block: str) -> str:
@@ -779,8 +747,7 @@ def main() -> None:
         for name, make in blocks.items():
             if names and name not in names:
                 continue
-            with tempfile.TemporaryDirectory() as folder:
-                text = replace_block(path.read_text(encoding="utf-8"), name, make(Path(folder)))
+            text = replace_block(path.read_text(encoding="utf-8"), name, make())
             path.write_text(text, encoding="utf-8")
 
 

@@ -68,16 +68,12 @@ def _count_cells(
 ) -> dict[int, pd.DataFrame]:
     """Return the RELAY and RELAY_EARLY cells that a relay sent to, or read from, known peers.
 
-    Args:
-        relay: the relay.
-        numbers: address of each known peer -> its number.
-        sent: whether to return the cells sent to the peers; otherwise those read from them.
+    The result maps the number of a peer to a table with a row for each cell, in order. The columns
+    are the cell's index in ``Cells``, its time, its channel, its circuit ID, the number of the
+    peer, and n, the cell's index among the cells with this circuit ID. Circuit IDs that the peer
+    and the relay used on several channels are left out.
 
-    Returns:
-        Number of a peer -> a table with a row for each cell, in order. The columns are the cell's
-        index in ``Cells``, its time, its channel, its circuit ID, the number of the peer, and n,
-        the cell's index among the cells with this circuit ID. Circuit IDs that the peer and the
-        relay used on several channels are left out.
+    numbers: address of each known peer -> its number.
     """
     cells = relay.cells
     time_ns, channel, circ = (

@@ -242,12 +242,9 @@ def _find_circuits(relay: Relay) -> dict[_Key, _Circuit]:
 
 
 def _last_before(rows: Ints, times_ns: Ints, before_ns: int) -> int:
-    """Return the last of ``rows`` whose time is before ``before_ns``.
+    """Return the last of ``rows``, which have ascending times, whose time is before ``before_ns``.
 
-    Args:
-        rows: rows of a relay's ``Cells``, with ascending times.
-        times_ns: the time of each cell of the relay.
-        before_ns: the limit.
+    times_ns: the time of each cell of the relay.
     """
     place = int(np.searchsorted(times_ns[rows], before_ns)) - 1
     if place < 0:

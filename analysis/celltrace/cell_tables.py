@@ -38,10 +38,8 @@ from analysis.formats.tables import read_table
 def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
     """Write the tables and the counts of a run's traces into ``out``, and return the counts.
 
-    Args:
-        run_directory: contains trace.json and the traces.
-        streams: path of the run's streams.parquet.
-        out: an existing directory.
+    run_directory: contains trace.json and the traces.
+    streams: path of the run's streams.parquet.
 
     Raises:
         AnalysisError: a trace is missing, empty or damaged, or trace.json is invalid or lacks a
@@ -218,9 +216,7 @@ def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> li
 
     All items are None if the records have no table of arrivals. An older version did not write one.
 
-    Args:
-        records: directory of a run's records.
-        relays: as returned by ``load_cells``.
+    relays: as returned by ``load_cells``.
 
     Raises:
         AnalysisError: the table cannot be read, or does not match the cells.

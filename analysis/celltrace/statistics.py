@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 import pandas as pd
+from scipy.ndimage import median_filter
 
 from analysis.arrays import Bools, Floats, Ints
 from analysis.celltrace.cells import NEVER, Cells, Fate
@@ -133,11 +134,7 @@ def relayed(relays: Sequence[Cells], begin_s: float, end_s: float) -> Relayed:
 def chance_longer(one_ms: Floats, other_ms: Floats) -> float:
     """Return the probability that a random value of ``one_ms`` exceeds one of ``other_ms``.
 
-    Ties count half.
-
-    Args:
-        one_ms: shape (n,), n > 0.
-        other_ms: shape (m,), m > 0.
+    Ties count half. The shapes are (n,) and (m,), with n, m > 0.
     """
     ranked = np.sort(other_ms)
     below = np.searchsorted(ranked, one_ms, "left") + np.searchsorted(ranked, one_ms, "right")
@@ -154,11 +151,7 @@ def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floa
     """Return the autocorrelation of the delays over time.
 
     It is computed from the logarithm of the 99th percentile of the delays in each second, minus the
-    running median of this logarithm over ``MAX_PERIOD_S``.
-
-    Args:
-        time_s: when each cell was received, shape (n,).
-        time_ms: time inside the relay, shape (n,).
+    running median of this logarithm over ``MAX_PERIOD_S``. The arguments have the shape (n,).
 
     Returns:
         The lags in seconds, from ``MIN_PERIOD_S`` to ``MAX_PERIOD_S``, and the autocorrelation
@@ -179,11 +172,7 @@ def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floa
     level = np.full(n, np.nan)
     level[counts > 0] = np.log(np.maximum(time_ms[order][place[counts > 0]], 1e-6))
     level = np.where(np.isnan(level), np.nanmedian(level), level)
-    half = MAX_PERIOD_S // 2
-    padded = np.pad(level, half, mode="reflect")
-    level = level - np.median(
-        np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1
-    )
+    level = level - median_filter(level, MAX_PERIOD_S + 1, mode="mirror")
     level = level - level.mean()
     variance = float(level @ level)
     if variance == 0.0:

@@ -59,8 +59,7 @@ class Points:
     """The points of a scatter plot for one run.
 
     Attributes:
-        time_s: when each cell was received.
-        time_ms: the time that each cell spent inside the relay.
+        time_s, time_ms: when each cell was received, and how long it was inside the relay.
         groups: group of circuits -> mask of the points that belong to it.
         cells: the number of all cells; only some of the cells are points.
     """

@@ -66,10 +66,8 @@ CAPTION = (
 class EffectPanel:
     """A column of effects.
 
-    Attributes:
-        title: text above the panel.
-        against: the label of the baseline, or "" to omit it.
-        marks: kind of axis and label of the row -> the effect.
+    ``against`` is the label of the baseline, or "" to omit it. ``marks`` maps the kind of axis and
+    the label of a row to the effect.
     """
 
     title: str

@@ -36,7 +36,6 @@ class Panel:
 
     Attributes:
         name: name in the CSV; describes y and its unit.
-        title: title of the axes.
         x_axis: "time" (simulated time), "duration" (time since a stream's start, logarithmic) or
             "share" (share of streams). With "share", lines are ratios to the baseline.
         y_label: label of the y axis, with its unit.

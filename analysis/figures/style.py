@@ -21,10 +21,8 @@ from analysis.formats.study import Variant
 class Page:
     """The format of a page with figures. For another format, such as slides, add an instance.
 
-    Attributes:
-        width_in: width of the whole figure.
-        panel_height_in: height of one row of panels.
-        stacked: whether panels are in a column instead of a row.
+    ``width_in`` is the width of the whole figure, and ``panel_height_in`` the height of one row of
+    panels. If ``stacked`` is set, panels are in a column instead of a row.
     """
 
     width_in: float
@@ -157,10 +155,8 @@ def line_style(variant: Variant, phase: float = 0.0) -> dict[str, Any]:
 
     Dashes and sparse markers make the lines of different variants distinct in greyscale.
 
-    Args:
-        variant: the variant.
-        phase: offset of the markers along the line, in [0, 1). Different offsets keep the markers
-            of different lines apart.
+    phase: offset of the markers along the line, in [0, 1). Different offsets keep the markers of
+        different lines apart.
     """
     return {
         "color": variant.color,

@@ -53,7 +53,6 @@ class Quantity:
 
     Attributes:
         name: name in the CSV and in ``PublicTor``, which documents its unit.
-        title: title of the axes.
         x_label: label of the x axis, with its unit.
         values: a function of the data of one class, or of all classes, of a run. It returns values
             of shape (n,), or of shape (n, 2) if the second column has the resolution of each value

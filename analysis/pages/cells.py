@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,6 @@ from analysis.celltrace.summaries import (
 from analysis.figures.cells import Columns, column_labels, mean_relay_times_ms
 from analysis.figures.writing import WrittenFigure
 from analysis.formats.study import Study
-
-GROUP_NAMES: dict[Group, Literal["all", "busiest", "quiet", "busy"]] = {
-    Group.ALL: "all",
-    Group.BUSIEST: "busiest",
-    Group.QUIET: "quiet",
-    Group.BUSY: "busy",
-}
-"""Group of circuits -> its name in experiment files."""
 
 
 def section(table: TraceTable, study: Study, figures: Sequence[WrittenFigure]) -> dict[str, Any]:
@@ -92,12 +84,12 @@ def _times(
         if (row["role"], row["group"], row["stage"]) == (role, group, Stage.TOTAL)
     ]
     published = study.published_cell_times
-    for level in study.levels if published and published.role == role else ():
-        assert published is not None
-        times = published.levels.get(level.name, {}).get(GROUP_NAMES[group])
-        if times is not None:
-            label = f"{level.label}, {published.source}"
-            rows.append({"label": label, "circuits": None, "times": times})
+    if published and published.role == role:
+        for level in study.levels:
+            for name, times in published.levels.get(level.name, {}).items():
+                if group.startswith(name):  # experiment files use the group's first word
+                    label = f"{level.label}, {published.source}"
+                    rows.append({"label": label, "circuits": None, "times": times})
     return rows
 
 

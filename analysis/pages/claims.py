@@ -156,12 +156,9 @@ Files of version 1 do not contain the version.
 
 @dataclass(frozen=True)
 class OtherStudy:
-    """The answers from other runs, which differ in their size, engine or version of Tor.
+    """The answers to the same claims from other runs, of another size, engine or version of Tor.
 
-    Attributes:
-        title: the source of the answers.
-        simulated: scale and engine, then a line with the simulated network of each level.
-        answers: the answers to the same claims.
+    ``title`` is their source. ``simulated`` has the scale and engine, then a line for each level.
     """
 
     title: str

@@ -62,12 +62,9 @@ def format_difference(value: float, unit: str, sign: bool = True) -> str:
 
 
 def format_effect(effect: Interval | None, scale: str, unit: str) -> tuple[str, str]:
-    """Format an effect and its interval as a factor or a difference.
+    """Format an effect and its interval as a factor or a difference; None gives a placeholder.
 
-    Args:
-        effect: effect of one side against the other; None gives a placeholder.
-        scale: "ratio" or "difference", as in ``verdicts.Verdict``.
-        unit: unit of the metric.
+    scale: "ratio" or "difference", as in ``verdicts.Verdict``.
     """
     if effect is None:
         return NOTHING, ""

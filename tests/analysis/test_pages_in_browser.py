@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
-
-
-@dataclass(frozen=True)
-class OpenedPage:
-    """A page in a tab, and the other files that it loaded."""
-
-    page: Page
-    loaded: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +73,20 @@ def _night(worse: Any, out: Path) -> Path:
 
 @pytest.fixture
 def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Path]) -> Any:
-    """Return a function that opens a page of a kind. It passes options on to ``new_page``."""
+    """Return a function that opens a page of a kind. It passes options on to ``new_page``.
+
+    The page must not load other files.
+    """
     tabs = []
 
-    def open_page(kind: str, **how: Any) -> OpenedPage:
+    def open_page(kind: str, **how: Any) -> Page:
         tab = browser.new_page(**{"viewport": DESK, **how})
         tabs.append(tab)
         loaded: list[str] = []
         tab.on("request", lambda one: loaded.append(one.url))
         tab.goto(pages[kind].as_uri())
-        return OpenedPage(tab, [url for url in loaded if not url.startswith("data:")][1:])
+        assert [url for url in loaded if not url.startswith("data:")] == [pages[kind].as_uri()]
+        return tab
 
     yield open_page
     for tab in tabs:
@@ -104,7 +99,7 @@ def unfold(page: Page) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
-    page = opened(kind).page
+    page = opened(kind)
     sentences = page.locator(".answer")
     assert sentences.count() > 0
     box = known(sentences.last.bounding_box())
@@ -116,7 +111,7 @@ def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_phone_does_not_scroll_sideways(opened: Any, kind: str) -> None:
-    page = opened(kind, viewport=PHONE).page
+    page = opened(kind, viewport=PHONE)
     unfold(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
@@ -124,16 +119,15 @@ def test_a_phone_does_not_scroll_sideways(opened: Any, kind: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_axe_finds_nothing(opened: Any, kind: str, scheme: str) -> None:
-    tab = opened(kind, color_scheme=scheme)
-    unfold(tab.page)
-    assert tab.loaded == [], "pages are self-contained"
-    found = Axe().run(tab.page)
+    page = opened(kind, color_scheme=scheme)
+    unfold(page)
+    found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
 
 
 def test_a_dark_screen_gets_a_dark_page(opened: Any) -> None:
     def paper_of(scheme: str) -> str:
-        page = opened("report", color_scheme=scheme).page
+        page = opened("report", color_scheme=scheme)
         return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
     assert paper_of("light") == "rgb(255, 255, 255)"
@@ -141,7 +135,7 @@ def test_a_dark_screen_gets_a_dark_page(opened: Any) -> None:
 
 
 def test_a_printed_report_is_complete(opened: Any) -> None:
-    page = opened("report").page
+    page = opened("report")
     page.emulate_media(media="print")
     folded = page.locator("details:not([open]) table").first
     assert folded.evaluate("one => one.checkVisibility({contentVisibilityAuto: true})")
@@ -155,7 +149,7 @@ def test_a_printed_report_is_complete(opened: Any) -> None:
 
 
 def test_rows_are_found_and_sorted(opened: Any) -> None:
-    page = opened("report").page
+    page = opened("report")
     section = page.locator("#tables")
     rows = section.locator("[data-row]")
     before = rows.count()
