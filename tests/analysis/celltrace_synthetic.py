@@ -183,6 +183,11 @@ class Model:
         return Network(relays)
 
 
+def eight_downloads(model: Model) -> list[tuple[int, int]]:
+    """Simulate four downloads of each client; return their starts and first bytes, in ns."""
+    return [model.download(CLIENTS[index % 2], 100 + 1000 * (index % 2))[:2] for index in range(8)]
+
+
 def write_traces(run_directory: Path, model: Model, clients: Iterable[str]) -> None:
     """Write the traces of a model's relays, and trace.json with the traced hosts.
 
@@ -205,6 +210,5 @@ def write_traced_run(run_directory: Path) -> None:
     """Write the run of two web clients, and traces of eight downloads in three relays."""
     write_run(run_directory, 1, web=2, bulk=0)
     model = Model(5)
-    for index in range(8):
-        model.download(CLIENTS[index % 2], 100 + 1000 * (index % 2))
+    eight_downloads(model)
     write_traces(run_directory, model, ["web1client", "web2client"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from analysis_synthetic import known
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.arrays import Ints
 from analysis.celltrace.arrivals import Arrivals, arrivals
 from analysis.celltrace.cell_paths import Relay
 from analysis.celltrace.cells import NEVER, Cells, Fate
@@ -42,25 +41,13 @@ class Cell:
 
 def make_relay(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay:
     """Return a relay with these cells, numbered in order. channels: number -> name of the peer."""
-
-    def column(values: Iterable[int]) -> Ints:
-        return np.array(list(values), np.int64)
-
-    own = Cells(
-        seq=np.arange(1, len(cells) + 1),
-        inbuf_ns=column(cell.inbuf for cell in cells),
-        recognized_ns=column(NEVER for _ in cells),
-        queue_ns=column(cell.queue for cell in cells),
-        outbuf_ns=column(cell.outbuf for cell in cells),
-        flush_ns=column(cell.flush for cell in cells),
-        in_channel=column(cell.came[0] for cell in cells),
-        in_circ=column(cell.came[1] for cell in cells),
-        out_channel=column(cell.went[0] for cell in cells),
-        out_circ=column(cell.went[1] for cell in cells),
-        command=column(cell.command for cell in cells),
-        direction=column(cell.direction for cell in cells),
-        fate=column(int(Fate.RELAYED) for _ in cells),
-    )
+    rows = [
+        (cell.inbuf, NEVER, cell.queue, cell.outbuf, cell.flush, *cell.came, *cell.went,
+         cell.command, cell.direction, int(Fate.RELAYED))
+        for cell in cells
+    ]  # fmt: skip
+    columns = np.array(rows, np.int64).reshape(-1, 12).T
+    own = Cells(np.arange(1, len(cells) + 1), *columns)
     trace = Trace(np.zeros(0, RECORD), {n: ADDRESSES.get(peer) for n, peer in channels.items()})
     return Relay(name, name, ADDRESSES[name], trace, own)
 

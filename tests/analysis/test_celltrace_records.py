@@ -12,7 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from analysis_synthetic import make_level, study_content
-from celltrace_synthetic import CLIENTS, LATENCY_NS, NAMES, Model, write_traces
+from celltrace_synthetic import LATENCY_NS, NAMES, Model, eight_downloads, write_traces
 
 from analysis.celltrace.cell_paths import LEGS
 from analysis.celltrace.cell_tables import extract, load_arrivals, load_cells
@@ -58,19 +58,16 @@ def table(run_directory: Path) -> TraceTable:
 
 def made_by(model: Model, tmp_path: Path) -> Path:
     """Write a run with eight downloads through a model's relays, and return its folder."""
-    streams = []
-    for index in range(8):
-        client = index % 2
-        start, first_byte, _ = model.download(CLIENTS[client], 100 + 1000 * client)
-        streams.append(
-            {
-                "client": f"client{client}",
-                "class": "web",
-                "stream_index": index // 2,
-                "start_s": start / 1e9,
-                "ttfb_from_start_s": (first_byte - start) / 1e9,
-            }
-        )
+    streams = [
+        {
+            "client": f"client{index % 2}",
+            "class": "web",
+            "stream_index": index // 2,
+            "start_s": start / 1e9,
+            "ttfb_from_start_s": (first_byte - start) / 1e9,
+        }
+        for index, (start, first_byte) in enumerate(eight_downloads(model))
+    ]
     # Two more downloads follow. The first one has no first byte, so no cells are searched for it.
     # The second one has no cells in any relay. It counts under this reason, not as "followed".
     streams.append({**streams[-1], "stream_index": 8, "ttfb_from_start_s": None})
