@@ -16,13 +16,7 @@ sys.path[:0] = [
     str(HERE),
 ]  # so that the packages of this checkout, and made.py in this folder, can be imported
 
-from made import (  # noqa: E402
-    fill_tables,
-    site_links,
-    write_api_pages,
-    write_outside_pages,
-    write_pages,
-)
+from made import fill_tables, site_links, write_api_pages, write_outside_pages, write_pages  # noqa: E402
 
 import onionlab  # noqa: E402
 

@@ -21,13 +21,7 @@ from validate_statistics import NETWORK_SD, RUN_SD, Row, random_numbers, rate_ro
 
 from analysis.arrays import Floats
 from analysis.formats.study import Looks
-from analysis.judgement.bisection import (
-    Decision,
-    Examination,
-    Search,
-    find_first_bad,
-    look_sizes,
-)
+from analysis.judgement.bisection import Decision, Examination, Search, find_first_bad, look_sizes
 from analysis.judgement.verdicts import LEVEL, Grade, Sides, grades
 from analysis.measures.metric import Margin
 

@@ -48,9 +48,7 @@ CAPTION = (
 
 
 def write_levels(
-    compared: Sequence[VariantComparison],
-    looks: Mapping[str, Variant],
-    base: Path,
+    compared: Sequence[VariantComparison], looks: Mapping[str, Variant], base: Path
 ) -> WrittenFigure | None:
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 

@@ -16,13 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.arrays import Floats
-from analysis.figures.curves import (
-    Lines,
-    difference_lines,
-    has_pairs,
-    mean_lines,
-    ratio_lines,
-)
+from analysis.figures.curves import Lines, difference_lines, has_pairs, mean_lines, ratio_lines
 from analysis.figures.kind import FigureData, FigureKind
 from analysis.figures.panels import (
     THROUGHPUT_TIMEOUTS,

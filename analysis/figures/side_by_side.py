@@ -25,12 +25,7 @@ from analysis.figures.style import (
 from analysis.formats.study import Level, Variant
 from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ClassData
-from analysis.measures.downloads import (
-    JAIN_WINDOW_S,
-    LAST,
-    curve_times,
-    jain_over_time,
-)
+from analysis.measures.downloads import JAIN_WINDOW_S, LAST, curve_times, jain_over_time
 
 LAST_STYLE: dict[str, Any] = {
     "color": "#CC3311", "linestyle": (0, (4, 1.2)), "linewidth": 1.1, "zorder": 3,

@@ -163,9 +163,7 @@ class RoleCapacity(FormatModel):
     """The distribution of a role's capacity over its relays in one network."""
 
     limited: float = Field(
-        ge=0,
-        le=1,
-        description="share on relays that BandwidthRate limits, not their link",
+        ge=0, le=1, description="share on relays that BandwidthRate limits, not their link"
     )
     largest: float = Field(ge=0, le=1, description="share on the largest relay")
 
@@ -325,8 +323,7 @@ class Study(FormatModel):
         default={}, description="metric -> equivalence margin, instead of the default"
     )
     endpoints: tuple[Endpoint, ...] = Field(
-        default=(),
-        description="metrics that decide, the most important first; empty: the default",
+        default=(), description="metrics that decide, the most important first; empty: the default"
     )
     published_cell_times: PublishedCellTimes | None = Field(
         default=None, description="published measurements of cells, for the report's table"

@@ -7,12 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.celltrace.summaries import (
-    RELAY_TIME_COLUMNS,
-    TIME_COLUMNS,
-    WAIT_COLUMNS,
-    TraceTable,
-)
+from analysis.celltrace.summaries import RELAY_TIME_COLUMNS, TIME_COLUMNS, WAIT_COLUMNS, TraceTable
 from analysis.errors import AnalysisError
 from analysis.figures.catalogue import open_figure
 from analysis.figures.cells import draw_all
@@ -279,11 +274,7 @@ def network_rows(plan: Study) -> list[dict[str, Any]]:
             )
             grouped.setdefault(roles, []).append(seed)
         found += [
-            {
-                "level": plan.label(level),
-                "seeds": ", ".join(map(str, seeds)),
-                "roles": dict(roles),
-            }
+            {"level": plan.label(level), "seeds": ", ".join(map(str, seeds)), "roles": dict(roles)}
             for roles, seeds in grouped.items()
         ]
     return found

@@ -59,12 +59,7 @@ def run(args: argparse.Namespace) -> int:
             requests = [replace(request, experiment=name) for name in names]
             print_cost(root, requests, where)
         paths, failure = reproduce_paper(
-            root,
-            args.claims,
-            request,
-            where=where,
-            run=not args.no_run,
-            compare_with=compare_with,
+            root, args.claims, request, where=where, run=not args.no_run, compare_with=compare_with
         )
     print_table("Claims", ((one.answer.value, one.claim.statement) for one in paths.answers))
     if failure is not None:

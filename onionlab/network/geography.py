@@ -17,14 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 from onionlab.errors import UserError
 from onionlab.network.layout import RELAY_ROLES
 from onionlab.yamlfile.field_types import PositiveNumber, Text
-from onionlab.yamlfile.model import (
-    AnyModel,
-    Model,
-    as_user_error,
-    in_order,
-    key,
-    read_model,
-)
+from onionlab.yamlfile.model import AnyModel, Model, as_user_error, in_order, key, read_model
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import nearest, show
 

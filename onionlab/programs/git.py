@@ -12,11 +12,7 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import is_folder
-from onionlab.programs.building import (
-    build_environment,
-    ensure_building_allowed,
-    install_packages,
-)
+from onionlab.programs.building import build_environment, ensure_building_allowed, install_packages
 from onionlab.yamlfile.units import nearest, show
 
 FILE_TIME_UNIX_S = 946_684_800

@@ -47,15 +47,7 @@ from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
-from analysis.pages.night import (
-    CommitsSince,
-    Night,
-    NightResult,
-    WatchedTor,
-    html,
-    junit,
-    markdown,
-)
+from analysis.pages.night import CommitsSince, Night, NightResult, WatchedTor, html, junit, markdown
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.nightly_list import NightlyEntry, NightlyList

@@ -104,9 +104,5 @@ def arti_process(client: ArtiClient, start_ms: int) -> Process:
     """Return the process of a host's Arti, which starts after `start_ms` milliseconds."""
     arguments = ("proxy", "-c", f"../../../{CONFIGURATION}")
     return Process(
-        client.program,
-        arguments,
-        start_ms,
-        _ENVIRONMENT,
-        extra_memory_bytes=EXTRA_MEMORY_BYTES,
+        client.program, arguments, start_ms, _ENVIRONMENT, extra_memory_bytes=EXTRA_MEMORY_BYTES
     )

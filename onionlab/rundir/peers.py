@@ -105,12 +105,7 @@ def _network(settings: PeersSettings) -> Network:
 
 
 def _process(
-    settings: PeersSettings,
-    variant: PeerVariant,
-    seed: int,
-    host: str,
-    start_ms: int,
-    *role: str,
+    settings: PeersSettings, variant: PeerVariant, seed: int, host: str, start_ms: int, *role: str
 ) -> Process:
     transfer = settings.transfer
     return Process(

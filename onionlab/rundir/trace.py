@@ -104,10 +104,7 @@ def trace_files(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> dict
     if not traced:
         return {}
     plan = TracePlan(
-        epoch_unix_s=EPOCH_UNIX_S,
-        file=TRACE_FILE,
-        traced=tuple(sorted(traced)),
-        hosts=dict(hosts),
+        epoch_unix_s=EPOCH_UNIX_S, file=TRACE_FILE, traced=tuple(sorted(traced)), hosts=dict(hosts)
     )
     return {TRACE_PLAN: written(plan)}
 

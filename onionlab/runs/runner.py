@@ -26,11 +26,7 @@ from analysis.formats.plan_file import PlannedRun
 from analysis.formats.scratch import scratch_folder
 from onionlab import __version__
 from onionlab.engines.base import EngineFailureError, Progress
-from onionlab.engines.processes import (
-    SESSION_FILE,
-    end_processes_below,
-    kill_processes_below,
-)
+from onionlab.engines.processes import SESSION_FILE, end_processes_below, kill_processes_below
 from onionlab.errors import UserError
 from onionlab.rundir.verify import RunRefusedError, verify_log_ends
 from onionlab.runs.cpus import lock_owners, reserve_cpus

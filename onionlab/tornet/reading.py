@@ -15,13 +15,7 @@ from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
 from onionlab.tornet.checks import Checker
-from onionlab.tornet.host_files import (
-    COMPLETE,
-    CONF,
-    FileError,
-    TornetFiles,
-    find_files,
-)
+from onionlab.tornet.host_files import COMPLETE, CONF, FileError, TornetFiles, find_files
 from onionlab.tornet.model import PROGRAMS, ROLES, Atlas, Origin, Tornet, content_hash
 from onionlab.tornet.path_graph import PathGraph, graph_bytes, read_path_graph
 from onionlab.tornet.shadow_config import CONFIGURATION, HINT, MAX_BYTES, ShadowConfig
@@ -276,8 +270,7 @@ def _refused(directory: Path, problems: list[str]) -> UserError:
     if len(problems) > MAX_SHOWN:
         lines.append(f"  and {len(problems) - MAX_SHOWN} more")
     return UserError(
-        "\n".join([f"{directory}: {len(problems)} things are wrong", *lines]),
-        CORRECTION_HINT,
+        "\n".join([f"{directory}: {len(problems)} things are wrong", *lines]), CORRECTION_HINT
     )
 
 

@@ -11,14 +11,7 @@ from celltrace_synthetic import PLAIN, trace_of, write_trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.celltrace.events import (
-    HEADER,
-    RECORD,
-    Event,
-    Trace,
-    read_lttng_text,
-    read_trace,
-)
+from analysis.celltrace.events import HEADER, RECORD, Event, Trace, read_lttng_text, read_trace
 from analysis.errors import AnalysisError
 
 

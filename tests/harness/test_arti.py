@@ -253,10 +253,7 @@ def test_without_builds_and_rust_the_error_is_that_arti_is_not_built(
 
 @pytest.mark.parametrize(
     ("hashes", "problem"),
-    [
-        ({}, "is damaged"),
-        ({"2.7.0": "0" * 64}, f"has SHA-256 [0-9a-f]+, not {'0' * 64}"),
-    ],
+    [({}, "is damaged"), ({"2.7.0": "0" * 64}, f"has SHA-256 [0-9a-f]+, not {'0' * 64}")],
 )
 def test_a_damaged_crate_is_one_error(
     tmp_path: Path,

@@ -165,19 +165,12 @@ def test_it_says_which_commits_only_one_side_has(
 
 
 def test_it_says_which_hosts_run_b(
-    root: Path,
-    repository: Path,
-    calls: Calls,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    root: Path, repository: Path, calls: Calls, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(repository, "main", "Fix_1")
     assert "B runs on" not in capsys.readouterr().out
     own = tmp_path / "own.yaml"
-    for deployment, text in (
-        ("relays", "relays"),
-        ('{clients: "25 %"}', "25 % of the clients"),
-    ):
+    for deployment, text in (("relays", "relays"), ('{clients: "25 %"}', "25 % of the clients")):
         own.write_text(f"extends: today.yaml\ntor: {{deployment: {deployment}}}\n")
         run(repository, "main", "Fix_1", f"--name={own}")
         assert f"B runs on: {text}. The other hosts run A.\n" in capsys.readouterr().out

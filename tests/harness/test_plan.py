@@ -162,10 +162,7 @@ def test_levels_that_share_runs_and_a_missing_baseline_are_named(
     monkeypatch.setattr(plan, "resolve_experiment", lambda _: {})
     bench = SimpleNamespace(
         experiment=SimpleNamespace(
-            name="e",
-            baseline="ewma",
-            warnings=(),
-            levels={"short": SimpleNamespace(settings=None)},
+            name="e", baseline="ewma", warnings=(), levels={"short": SimpleNamespace(settings=None)}
         ),
         engine=SimpleNamespace(name="uml"),
         selected=selected,

@@ -161,11 +161,7 @@ def test_a_run_has_the_commit_at_its_start(
     ],
 )
 def test_a_job_of_a_cluster_stores_why_it_cannot_make_its_run(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    message: str,
-    remedy: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str, remedy: str
 ) -> None:
     """Snakemake submits the job again. The second attempt ends at once with the same reason."""
     calls = []

@@ -112,10 +112,7 @@ def test_an_interrupt_cancels_all_jobs(
 
 
 def test_jobs_of_a_killed_command_do_not_block_the_next(
-    cluster: Cluster,
-    workflow: FakeWorkflow,
-    slurm: Executor,
-    caplog: pytest.LogCaptureFixture,
+    cluster: Cluster, workflow: FakeWorkflow, slurm: Executor, caplog: pytest.LogCaptureFixture
 ) -> None:
     command = os.fork()
     if command == 0:

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.engines.uml.traffic.action_graph import (
-    ActionGraph,
-    Pause,
-    StreamOptions,
-    load_graph,
-)
+from onionlab.engines.uml.traffic.action_graph import ActionGraph, Pause, StreamOptions, load_graph
 from onionlab.engines.uml.traffic.draws import GlibRandom
 from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL
 from onionlab.engines.uml.traffic.options import LogLevel, Peer, parse_size, parse_time

@@ -37,15 +37,7 @@ from onionlab.engines.uml.traffic.markov_walk import (
 )
 from onionlab.errors import UserError
 
-from .markov_support import (
-    SIMPLE_EDGES,
-    SIMPLE_STATES,
-    ModelEdge,
-    Script,
-    emits,
-    model_graphml,
-    to,
-)
+from .markov_support import SIMPLE_EDGES, SIMPLE_STATES, ModelEdge, Script, emits, model_graphml, to
 from .traffic_support import FakeHost
 
 # Distribution -> its parameters, and the SHA-256 of 100,000 delays, one per line, in TGen 1.1.2's

@@ -13,12 +13,7 @@ import pytest
 
 from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.markov_model import Event, MarkovModel, parse_model
-from onionlab.engines.uml.traffic.markov_walk import (
-    AT_ONCE_US,
-    Burst,
-    MarkovWalk,
-    PacketSchedule,
-)
+from onionlab.engines.uml.traffic.markov_walk import AT_ONCE_US, Burst, MarkovWalk, PacketSchedule
 
 from .markov_support import drawn_payload, emits, logged_payloads, model_graphml, to
 from .traffic_support import (

@@ -10,11 +10,7 @@ from pathlib import Path
 from onionlab.engines.examination import MISSING, OK, WARN, Finding, Question
 from onionlab.engines.uml import huge_pages
 from onionlab.engines.uml.kernel import BUILD_PROGRAMS, check_machine, find_kernel, missing_programs
-from onionlab.engines.uml.kernel_source import (
-    ENVIRONMENT_VARIABLE,
-    LIST_PACKAGES,
-    choose_package,
-)
+from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE, LIST_PACKAGES, choose_package
 from onionlab.engines.uml.memory import roomiest_memory_folder
 from onionlab.errors import UserError
 from onionlab.programs.apt import query_system_apt
