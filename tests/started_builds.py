@@ -1,4 +1,4 @@
-"""Builds in processes of their own, which tests may kill."""
+"""Start builds in separate processes, which tests may kill."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def start_build(call: str, root: Path, *, until: str, **variables: str) -> subprocess.Popen[str]:
     """Start a build in a new session, and wait for the line that contains ``until``.
 
-    call: a module, a colon, and a call that uses ``root``. variables: of the environment.
+    call: a module, a colon, and a call that uses ``root``. variables: further
+    environment variables.
     """
     module, _, expression = call.partition(":")
     code = (

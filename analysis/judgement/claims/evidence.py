@@ -17,7 +17,7 @@ from analysis.measures.metric import Metric, MetricPolicy, Statistic
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about one metric for a claim."""
+    """The values of one metric for a claim, and how they are judged."""
 
     claim: Claim
     metric: Metric
