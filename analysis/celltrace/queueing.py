@@ -102,11 +102,11 @@ def _kernel_wait_s(cells: Cells, arrived: Arrivals) -> Floats:
 
 @dataclass(frozen=True)
 class ServiceInstants:
-    """The instants at which channels were served, over some relays; arrays of shape (n,).
+    """The instants at which some relays served their channels: arrays with one entry for each.
 
     Attributes:
-        cells: number of cells that were moved from queues to the channel's outbuf.
-        waiting: number of the channel's circuits that had a queued cell before this move.
+        cells: number of cells that the relay moved from queues to the channel's outbuf.
+        waiting: number of the channel's circuits that had a queued cell just before.
     """
 
     cells: Ints

@@ -117,9 +117,9 @@ class Comparison:
 
     @property
     def spreads_shown(self) -> float | None:
-        """The smallest change that can be detected in the first endpoint of each match.
+        """The smallest detectable change, in standard deviations of the paired differences.
 
-        The unit is the standard deviation of the paired differences. The result is None if the sets
+        It applies to the first endpoint of each match. The result is None if the sets
         are not paired, or if an endpoint has fewer than two pairs.
         """
         if self.networks < 2 or not self.paired:

@@ -105,10 +105,11 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
 
 
 def _mark_load(data: ClassData) -> ClassData:
-    """Return a class marked as background load, with counts of open streams instead of its streams.
+    """Return the data of a class with a mark as background load and without its streams.
 
-    Metrics of background load need no other data of its streams. In a published pack, which may
-    omit the streams, ``open_streams`` is None.
+    The numbers of streams that are open at the start and at the end replace the streams, because
+    metrics of background load need nothing else. In a published pack, which may omit the streams,
+    ``open_streams`` is None.
     """
     counts = (data.streams.open_at(data.begin_s), data.streams.open_at(data.end_s))
     return replace(

@@ -27,7 +27,7 @@ def format_number(value: float | None, sign: bool = False, unit: str = "") -> st
     Args:
         value: None or NaN gives a placeholder.
         sign: whether to show a plus sign before positive numbers.
-        unit: unit of the value, which is converted to the unit for readers.
+        unit: unit of the value. The value is converted to the unit that readers see.
     """
     if value is None or math.isnan(value):
         return NOTHING

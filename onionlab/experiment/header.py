@@ -205,7 +205,7 @@ class PublishedCellTimes(Model):
 
 
 class TorHeader(Header[Settings, FigureKind]):
-    """The header of an experiment without the key `kind`: Tor in generated networks."""
+    """The header of an experiment that runs Tor in generated networks and has no key `kind`."""
 
     default_figures = get_args(DefaultFigureKind)
 

@@ -150,8 +150,8 @@ def watch_repository(
                 f"{entry.name} does not run Tor, so it cannot watch {path}",
                 "remove it from the list, or name another list: CONFIG=FILE",
             )
-        # Each commit has its own folder. Jobs read its files while simulations run, so a night with
-        # another commit must not replace them.
+        # Each commit has its own folder. Jobs read its files while simulations run, so a nightly
+        # run of another commit must not replace them.
         folder = build_directory(root) / "nightly-tor" / shorten(commit)
         variants = {WATCHED: (commit, shorten(ref))}
         file = write_experiment(root, folder, experiment.name, entry.name, path, variants)

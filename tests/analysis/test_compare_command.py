@@ -145,9 +145,9 @@ def test_ignored_logs_are_in_the_report(onionlab: Any, other: Path, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a pack (archive of runs) that contains the checkout's experiment twice.
+    """Return a pack (archive of runs) with two copies of the checkout's experiment.
 
-    The experiment is named `a` and `b`. In both, the run of rr on the last network is missing. A
+    They are named `a` and `b`. Both lack the run of rr on the last network. A
     published pack of the same runs, p.tar.xz, is in the same folder.
     """
     root = tmp_path_factory.mktemp("packed")

@@ -175,9 +175,9 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
 
 
 def test_error_rates_have_their_resolution(store: Path) -> None:
-    """As in `tornettools plot`, each client counts twice.
+    """The resolution of a client's error rate in percent is 100 / (number of its downloads).
 
-    The resolution of a client's error rate is 1 / (number of the client's downloads).
+    Each client is in the list twice, as in `tornettools plot`.
     """
     study = read_study(store)
     run = load_run(store / study.runs[0].records, study.levels[0])

@@ -75,8 +75,8 @@ def test_make(words: list[str]) -> None:
             continue
         assert name in known, name
         if name == "NAME":
-            # An import of networks writes an experiment with their name, so that name must not be
-            # the name of a shipped experiment.
+            # An import of networks writes an experiment that is named like the networks. Their name
+            # must therefore differ from the names of all shipped experiments.
             names = set() if "network" in words[1] else set(experiment_names(REPOSITORY))
             names |= {str(path.relative_to(REPOSITORY)) for path in BY_PATH}
             assert value in names | NETWORKS | OF_READERS, value

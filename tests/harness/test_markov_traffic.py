@@ -39,7 +39,7 @@ def write_experiment(folder: Path, **traffic: Any) -> Path:
         name: {key: value for key, value in entry.items() if value is not None}
         for name, entry in traffic.items()
     }
-    # The experiment has TINY's bulk client and four web clients, too.
+    # The experiment also inherits TINY's bulk client and its four web clients.
     path.write_text(yaml.safe_dump({"extends": str(TINY), "traffic": classes}))
     return path
 

@@ -176,7 +176,7 @@ def test_a_source_of_ones_own_may_contain_a_series(tmp_path: Path) -> None:
     write_log(tmp_path, "relay2", NOISE)
     expectations = {"relay1": own, "relay2": own}
     assert verify_tor_logs(tmp_path, expectations, PREFIXES) == {RR: 1, LIST: 1, "": 1}
-    # The lines of relay1 do not prove a variant that runs on other hosts.
+    # That relay1 logged the line of RR does not prove that relay3 runs RR.
     relays = Relays(tmp_path, relay1=own, relay3=Expectation(RR, False))
     relays.log("relay3", NOISE)
     relays.watch.look(20)

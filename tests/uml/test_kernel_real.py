@@ -281,8 +281,8 @@ def test_registers(uml_kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...
 
 def test_timers_are_exact(uml_kernel: BuiltKernel, tmp_path: Path) -> None:
     result = report(uml_kernel, tmp_path, TIMERS)
-    # Linux lets ordinary processes sleep longer, in order to wake several at once: by 50 us, and by
-    # 0.1% in epoll and similar calls.
+    # To wake several processes at once, Linux lets ordinary processes sleep up to 50 us too long,
+    # and in epoll and similar calls up to 0.1% of the time.
     assert result["epoll"] == pytest.approx([1e6, 7e6, 250e6], abs=60e3, rel=1.1e-3)
     assert result["sleep"] == pytest.approx([50e3, 333e3, 10e6], abs=60e3)
     assert all(

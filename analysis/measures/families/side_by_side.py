@@ -46,10 +46,10 @@ def _mean_over_clients(
 
 
 def _at_first_end(compute: Callable[[Floats], float | None]) -> Callable[[Downloads], float | None]:
-    """Return a function that applies ``compute`` to the shares when the first download completes.
+    """Return a function of downloads that applies ``compute`` to the received share of each.
 
-    A share is the received part of a download's size at this time. The function returns None if no
-    download completes.
+    The shares are those at the time at which the first download completes. If no download
+    completes, the returned function gives None.
     """
 
     def compute_at_first_end(downloads: Downloads) -> float | None:

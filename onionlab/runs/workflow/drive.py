@@ -276,7 +276,7 @@ class _Workflow:
         """Run Snakemake and show progress until it ends; return whether it succeeded."""
         with self.log.open("wb") as log:
             process = subprocess.Popen(
-                # If this command is killed, Snakemake must not start any more jobs.
+                # If onionlab is killed, Snakemake must end, too, and not start any more jobs.
                 with_parent_death_signal(command),
                 cwd=self.root,
                 env=_environment(),

@@ -32,9 +32,9 @@ _TCP_INFO_BYTES = 104
 class Receiver(Direction[ReceiveState]):
     """Receives a stream's messages and payload. buffer: received bytes that are not yet processed.
 
-    _before_drain: None if the arrival of the last bytes has woken up the process. If only
-    heartbeats have read these bytes, it contains the earlier values of `last_at` and of the
-    stream's `progress`, from before these heartbeats.
+    _before_drain: None if the process was woken up for the bytes that it read last. If heartbeats
+    read them without such a wake-up, these are the values of `last_at` and of the stream's
+    `progress` before the first of these heartbeats.
     """
 
     def __init__(self, stream: StreamState, state: ReceiveState, wanted_bytes: int) -> None:
