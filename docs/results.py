@@ -606,16 +606,18 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 CAPACITIES = tuple(sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz")))
+TEN_MIDDLES = tuple(sorted((RUNS / "representative").glob("swrr-10mid-network-*.tar.xz")))
 FULL_SIZE = tuple(sorted(RUNS.glob("*full-size-uml.tar.xz")))
 LEVELS = [f"swrr-{number}mid" for number in (20, 10, 5)]
 MAIN = [(level, CAPACITIES, "swrr-capacities", level) for level in ("representative", "random")]
 BY_LEVEL = [(str(number), FULL_SIZE, f"swrr-{number}mid", f"{number}mid") for number in (20, 10, 5)]
-FIVE_MIDDLES = (
+BY_NETWORK = (
     ("random capacities, pilot", (RUNS / "swrr-5mid-full-size-uml.tar.xz",), "swrr-5mid"),
     ("random, links only, KIST", (RUNS / "swrr-5mid-links-uml.tar.xz",), "swrr-5mid-links"),
     ("the same on Shadow", (RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz",), "swrr-5mid-links"),
     ("representative capacities", CAPACITIES, "swrr-capacities"),
-    ("the same at a fifth", (RUNS / "swrr-5mid-scale0.2-uml.tar.xz",), "swrr-5mid"),
+    ("representative, at a fifth", (RUNS / "swrr-5mid-scale0.2-uml.tar.xz",), "swrr-5mid"),
+    ("representative, ten middles", TEN_MIDDLES, "swrr-10mid"),
 )
 REPEATS = (
     ("Full size", (RUNS / "repeats-uml.tar.xz",), "swrr-5mid"),
@@ -662,7 +664,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         ),
         "throughput": lambda: throughput_claims(answers(FULL_SIZE)),
         "answers": lambda: answer_table(answers(FULL_SIZE)),
-        "networks": lambda: network_table(FIVE_MIDDLES),
+        "networks": lambda: network_table(BY_NETWORK),
     },
     "docs/explanation/calibration.md": {
         "capacities": lambda: effects_by_level(CAPACITIES, ["swrr-capacities"]),
