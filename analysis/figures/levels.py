@@ -52,11 +52,14 @@ def write_levels(
 ) -> WrittenFigure | None:
     """Write the plot and its data as ``base``.pdf, .png and .csv.
 
-    Return None if there are fewer than two levels, or if no comparison has more than one network.
+    Args:
+        compared: comparisons with the same baseline, in the order in which levels and variants are
+            drawn. The ``key`` of each is (level, variant).
+        looks: name of a variant -> the variant, which defines how its effects look.
+        base: path of the files, without their extension.
 
-    compared: comparisons with the same baseline, in the order in which levels and variants are
-        drawn. The ``key`` of each is (level, variant).
-    looks: name of a variant -> the variant, which defines how its effects look.
+    Returns:
+        None if there are fewer than two levels, or if no comparison has more than one network.
     """
     shown = [(one, judgement) for one in compared for judgement in _shown(one)]
     several = any(j.verdict.effect is not None and j.verdict.count > 1 for _, j in shown)
