@@ -109,7 +109,7 @@ def answers(packs: Packs, name: str = "swrr") -> tuple[ClaimResult, ...]:
 
 
 def _open(packs: Packs) -> AbstractContextManager[Path]:
-    """Unpack packs into a temporary which the context manager returns."""
+    """Return a context manager that unpacks packs into a temporary folder and yields it."""
     return open_packs(packs, Path(tempfile.gettempdir()))
 
 

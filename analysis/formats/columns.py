@@ -8,10 +8,9 @@ simulation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -121,10 +120,15 @@ def _read_column(row: Mapping[str, str]) -> Column:
     )
 
 
-TABLES = {
-    table: tuple(map(_read_column, rows))
-    for table, rows in groupby(COLUMN_ROWS, key=lambda row: row["table"])
-}
+def read_tables(rows: Iterable[Mapping[str, str]]) -> dict[str, tuple[Column, ...]]:
+    """Return name of a table -> its columns. Rows of one table may stand apart."""
+    tables: dict[str, tuple[Column, ...]] = {}
+    for row in rows:
+        tables[row["table"]] = (*tables.get(row["table"], ()), _read_column(row))
+    return tables
+
+
+TABLES = read_tables(COLUMN_ROWS)
 """Name of a table -> its columns. The table NAME of a run's records is in the file NAME.parquet."""
 
 STREAMS = TABLES["streams"]
@@ -158,7 +162,7 @@ The table has no ``stream_index``: a row's position among its client's rows has 
 If this encoding cannot restore every value exactly, the table has
 ``published_streams.PUBLISHED_COLUMNS`` instead.
 """
-GAP = CODED_STREAMS[-1]
+GAP = next(one for one in CODED_STREAMS if one.name == "longest_gap_s")
 SUMS = TABLES["sums"]
 """Bytes read over time by each class of a published run, and by all classes together."""
 RECEIVED = TABLES["received"]

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from analysis.arrays import Floats
 
 POWER = 2.0
-"""Exponent of the spending function, chosen by simulation (docs/reference/statistics.md)."""
+"""Exponent of the spending function (docs/reference/statistics.md)."""
 
 ALLOWANCE = 0.9
 """Share of the error rate that the looks are planned to spend.

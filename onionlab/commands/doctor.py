@@ -68,7 +68,7 @@ def experiment_need(
 
     If its imported networks are missing, return None and a finding that says so.
     """
-    # These imports are here so that `doctor` also starts if most packages are missing.
+    # These imports are needed only for an experiment.
     from onionlab.commands._request import parse_request
     from onionlab.experiment.tornettools_networks import require_networks
     from onionlab.runs.costs.estimate import Estimator, cost_text, estimate_resources

@@ -29,7 +29,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     content.add_argument(
         "--published",
         action="store_true",
-        help="with only what figures and claims read: a tenth of the size",
+        help="with only what figures and claims read, in a much smaller file",
     )
 
 

@@ -21,6 +21,7 @@ MAX_FILE_BYTES = 2**26
 ATLAS_ENDINGS = (".gml", ".gml.xz")
 """The endings of names of atlases, which are tornettools' graphs of the Internet. An import stores
 only the part of an atlas that the network uses."""
+READABLE = "Make it readable (chmod u+rX), or copy the directory again."
 COMPLETE = "Copy the whole directory that `tornettools generate` wrote, or generate it again."
 
 
@@ -99,8 +100,8 @@ def find_files(directory: Path) -> TornetFiles:
     """Return all files of conf/ and shadow.data.template/ except atlases.
 
     Raises:
-        UserError: a folder contains something that cannot be copied.
-        OSError: a folder is missing or cannot be read.
+        UserError: a folder is missing or cannot be read, or contains something that cannot be
+            copied.
     """
     found: dict[str, Path] = {}
     for folder in (CONF, TEMPLATE):
@@ -122,7 +123,7 @@ def find_files(directory: Path) -> TornetFiles:
 
 def _walk(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
-        raise error
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}", READABLE)
 
     # os.walk lists a link to a folder among the folders, and does not follow the link. Yield such a
     # link, so that `_require_plain` rejects it.

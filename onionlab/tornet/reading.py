@@ -15,7 +15,7 @@ from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
 from onionlab.tornet.checks import Checker
-from onionlab.tornet.host_files import COMPLETE, CONF, FileError, TornetFiles, find_files
+from onionlab.tornet.host_files import COMPLETE, CONF, READABLE, FileError, TornetFiles, find_files
 from onionlab.tornet.model import PROGRAMS, ROLES, Atlas, Origin, Tornet, content_hash
 from onionlab.tornet.path_graph import PathGraph, graph_bytes, read_path_graph
 from onionlab.tornet.shadow_config import CONFIGURATION, HINT, MAX_BYTES, ShadowConfig
@@ -229,6 +229,8 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
         raise UserError(f"{path} is damaged: {error}", ATLAS_HINT) from None
     except TooLargeError as error:
         raise UserError(f"{path} is not an atlas: {error}", ATLAS_HINT) from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}", READABLE) from None
 
 
 def _count(order: Sequence[str], found: Iterable[str]) -> dict[str, int]:

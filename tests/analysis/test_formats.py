@@ -17,6 +17,7 @@ import pytest
 
 from analysis.errors import AnalysisError
 from analysis.formats import columns, files, record_files, run_files
+from analysis.formats.byte_marks import COLUMN_ROWS
 from analysis.formats.columns import STREAMS, Column, arrow_schema
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, read_json, write_json
@@ -88,6 +89,15 @@ def test_a_file_without_a_version_is_of_the_first(name: str, tmp_path: Path) -> 
     write_json(tmp_path / name, {**json.loads(content), "format": 2})
     with pytest.raises(AnalysisError, match="format: Input should be 1"):
         read_as(type(model), tmp_path / name, "file")
+
+
+def test_rows_of_a_table_may_stand_apart() -> None:
+    """A new column is a new row of columns.csv, which users may add at the end."""
+    order = [*COLUMN_ROWS[1::2], *COLUMN_ROWS[::2]]
+    tables = columns.read_tables(order)
+    assert {name: {*found} for name, found in tables.items()} == {
+        name: {*found} for name, found in columns.TABLES.items()
+    }
 
 
 @pytest.mark.parametrize("epoch", ["946684800", True, None])

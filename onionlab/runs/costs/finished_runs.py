@@ -59,7 +59,7 @@ def find_finished_runs(store: Store) -> list[FinishedRun]:
         clock = path.with_name(files.RUN)
         try:
             manifest = read_manifest(path)
-            # Runs from published packs have no run.json.
+            # Without run.json, the simulated time of a run is unknown.
             stop_s = read_as(RunClock, clock, "clock").stop_s if clock.exists() else None
         except AnalysisError:
             continue

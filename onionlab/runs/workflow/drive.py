@@ -371,8 +371,8 @@ def _require_disk(store: Store, sizes: Sequence[JobSize], at_a_time: int) -> Non
         raise UserError(
             f"{runs} about {format_bytes(need)} of disk, and {format_bytes(free)} are free below "
             f"{store.directory}",
-            f"free about {format_bytes(need - free)} there, request fewer runs (SEEDS, VARIANTS), "
-            f"or {SMALLER}",
+            f"free about {format_bytes(need - free)} there, request fewer runs (NETWORKS, "
+            f"VARIANTS), or {SMALLER}",
         )
 
 
