@@ -121,7 +121,7 @@ def _read_column(row: Mapping[str, str]) -> Column:
 
 
 def read_tables(rows: Iterable[Mapping[str, str]]) -> dict[str, tuple[Column, ...]]:
-    """Return name of a table -> its columns. Rows of one table may stand apart."""
+    """Return name of a table -> its columns. The rows of a table need not be adjacent."""
     tables: dict[str, tuple[Column, ...]] = {}
     for row in rows:
         tables[row["table"]] = (*tables.get(row["table"], ()), _read_column(row))

@@ -267,8 +267,10 @@ def _defines_variants(option: str, variants: Sequence[TorVariant]) -> str | None
         # contains the value of an option, the option defines the variant.
         if value and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", variant.proof or ""):
             return f"variant {variant.name} is {option} {value}"
+    if len(set(values.values())) < 2:
+        return None
     names = ", ".join(f"{name}: {value}" for name, value in values.items())
-    return f"the compared variants differ in it ({names})" if len({*values.values()}) > 1 else None
+    return f"the compared variants differ in it ({names})"
 
 
 def _misspelt_parameters(parameters: Iterable[str]) -> dict[str, str]:

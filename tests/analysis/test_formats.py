@@ -91,7 +91,7 @@ def test_a_file_without_a_version_is_of_the_first(name: str, tmp_path: Path) -> 
         read_as(type(model), tmp_path / name, "file")
 
 
-def test_rows_of_a_table_may_stand_apart() -> None:
+def test_rows_of_a_table_need_not_be_adjacent() -> None:
     """A new column is a new row of columns.csv, which users may add at the end."""
     order = [*COLUMN_ROWS[1::2], *COLUMN_ROWS[::2]]
     tables = columns.read_tables(order)

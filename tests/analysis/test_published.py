@@ -385,7 +385,7 @@ def test_streams_are_restored_to_the_bit_or_not_encoded(rows: Rows) -> None:
     schema = arrow_schema(CODED_STREAMS)
     back = decode(pa.table([{**short, **gaps}[c.name] for c in CODED_STREAMS], schema=schema))
     for column in PUBLISHED_COLUMNS:
-        # The texts of numbers also tell 0 from -0.
+        # The texts of numbers also differ between 0 and -0.
         assert repr(back[column.name].to_pylist()) == repr(table[column.name].to_pylist())
 
 
