@@ -41,8 +41,8 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
     """Add the networks and runs of the study.json ``source`` to the study.json ``target``.
 
     If ``target`` is missing, ``source`` is moved to this path. pack: the pack with ``source``, for
-    messages. Raises UserError if the two studies differ in other facts than their networks and the
-    machine.
+    messages. Raises UserError if the two studies differ in other facts than their networks, the
+    machine, and the compiler and libraries with which Tor was built.
     """
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
@@ -56,13 +56,17 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
     if not same_levels or _set_up(one) != _set_up(other):
         raise UserError(
             f"{target.stem} in {pack} differs from the experiment of that name in an earlier file",
-            "only the networks may differ, and not levels, variants, engine or Tor, for example",
+            "only the networks may differ, and not levels, variants, engine or Tor's source, for "
+            "example",
         )
     known = {run.run_id for run in one.runs}
     runs = (*one.runs, *(run for run in other.runs if run.run_id not in known))
     used = list(one.provenance.get("runs", []))
     described = {run["run_id"] for run in used}
     used += [r for r in other.provenance.get("runs", []) if r["run_id"] not in described]
+    programs = [*one.provenance.get("tor", [])]
+    programs += [program for program in other.provenance.get("tor", []) if program not in programs]
+    provenance = {**one.provenance, "runs": used} | ({"tor": programs} if programs else {})
     merged = {
         "asked": {**one.asked, "seeds": sorted({*one.asked["seeds"], *other.asked["seeds"]})},
         "looks": looks_together([one.looks, other.looks], replicates_in(runs)),
@@ -71,7 +75,7 @@ def add_study(target: Path, source: Path, pack: Path) -> None:
             level: {**one.networks.get(level, {}), **other.networks.get(level, {})}
             for level in {**one.networks, **other.networks}
         },
-        "provenance": {**one.provenance, "runs": used},
+        "provenance": provenance,
     }
     write_study(target, one.model_copy(update=merged))
 
@@ -83,5 +87,12 @@ def _set_up(study: Study) -> Any:
     """
     # Looks may differ: one part may have been analysed before the other part existed.
     own: dict[str, Any] = dict.fromkeys(("runs", "networks", "levels", "looks"), True)
-    own |= {"asked": {"seeds"}, "provenance": {"machine", "runs"}}
-    return study.model_dump(exclude=own)
+    own |= {"asked": {"seeds"}, "provenance": {"machine", "runs", "tor"}}
+    sources = []
+    for program in study.provenance.get("tor", []):
+        # Two machines rarely have the same compiler and libraries. A study that was merged before
+        # has a program once for each of its builds.
+        source = {key: value for key, value in program["source"].items() if key != "toolchain"}
+        if (of_program := {**program, "sha256": None, "source": source}) not in sources:
+            sources.append(of_program)
+    return study.model_dump(exclude=own), sources

@@ -518,6 +518,25 @@ def level(**changes: Any) -> Level:
     return one_seed(1).levels[0].model_copy(update=changes)
 
 
+def tor_build(openssl: str, patch: str = "one") -> dict[str, Any]:
+    toolchain = {"openssl": openssl}
+    source = {"patches": [patch], "toolchain": toolchain}
+    return {"program": "tor", "sha256": f"of {openssl} {patch}", "source": source}
+
+
+def built(seed: int, *builds: dict[str, Any]) -> Study:
+    return one_seed(seed, provenance={"machine": {}, "tor": list(builds)})
+
+
+def test_parts_with_other_builds_of_the_same_source_are_merged(tmp_path: Path) -> None:
+    old, new = tor_build("3.0.19"), tor_build("3.0.22")
+    merged = merge(tmp_path, built(1, old), built(2, new), built(3, old))
+    assert merged.asked["seeds"] == [1, 2, 3]
+    assert merged.provenance["tor"] == [old, new]
+    with pytest.raises(UserError, match="Tor's source"):
+        merge(tmp_path, built(4, tor_build("3.0.22", "another")))
+
+
 CAPACITY = "capacities_bytes_per_s"
 
 
