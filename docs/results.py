@@ -23,7 +23,9 @@ import numpy as np
 from analysis.formats.files import STUDIES
 from analysis.formats.manifest import read_manifest
 from analysis.formats.study import Study, load_study
+from analysis.inference.corrections import endpoint_weights
 from analysis.inference.intervals import Interval
+from analysis.inference.sample_size import shown_from_spreads
 from analysis.judgement.claims.claim import Answer, ClaimResult
 from analysis.judgement.estimates import (
     RunStatistics,
@@ -32,7 +34,7 @@ from analysis.judgement.estimates import (
     against_baseline,
     over_networks,
 )
-from analysis.judgement.verdicts import Grade
+from analysis.judgement.verdicts import LEVEL, Grade
 from analysis.measures.metric import Statistic
 from analysis.measures.run_data import load_run
 from analysis.pages.numbers import NOTHING, format_effect, format_number
@@ -93,6 +95,7 @@ LABELS = {
     "swrr-linear": "SWRR linear",
     "swrr-literal": "SWRR as printed",
 }
+POLICIES = ("ewma", "rr", "swrr-linear")
 
 
 @cache
@@ -121,7 +124,7 @@ def answer_counts(answered: Sequence[ClaimResult]) -> str:
 
 
 def answer_table(answered: Sequence[ClaimResult]) -> str:
-    """Return a table of the claims that are not on throughput, with their answers.
+    """Return a table of all claims with their answers.
 
     Each row has the comparison that decides the answer, the effect with its interval, and the
     number of networks with an effect of the same sign. For an open claim, the row also has the
@@ -129,8 +132,6 @@ def answer_table(answered: Sequence[ClaimResult]) -> str:
     """
     rows = []
     for one in answered:
-        if one.claim.metrics == (THROUGHPUT,):
-            continue
         part = one.deciding
         effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
         side = NOTHING if part.agreeing is None else f"{part.agreeing} of {part.count}"
@@ -158,21 +159,6 @@ def claim_parts(answered: Sequence[ClaimResult], name: str) -> str:
         text = f"{part.text.replace(' at scale 0.1', '')}: {effect} {interval}, {grade}"
         lines.append(textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  "))
     return "\n".join(lines)
-
-
-def throughput_claims(answered: Sequence[ClaimResult]) -> str:
-    """Return a sentence on the answers to the claims on throughput, with their extreme effects."""
-    claims = [one for one in answered if one.claim.metrics == (THROUGHPUT,)]
-    ordered = [one for one in claims if one.claim.direction not in ("falls", "rises")]
-    counts = Counter(_answer(one) for one in ordered)
-    effects = [part.effect.estimate for one in ordered for part in one.parts if part.effect]
-    listed = ", ".join(f"{number} {answer}" for answer, number in counts.most_common())
-    text = (
-        f"Of {len(claims)} claims on throughput, {len(ordered)} are about differences between "
-        f"policies: {listed}. The ratios that they compare are {TIMES}{min(effects):.3f} to "
-        f"{TIMES}{max(effects):.3f}."
-    )
-    return textwrap.fill(text, WIDTH)
 
 
 def _answer(answered: ClaimResult) -> str:
@@ -279,27 +265,26 @@ def policy_table(
     return _table(("Metric", head, "EWMA", *pairs), lines)
 
 
-def stall_table(packs: Packs, experiment: str, level: str) -> str:
-    """Return a table of the downloads that ended because no byte had arrived for too long.
+def endings_table(packs: Packs, experiment: str) -> str:
+    """Return a table of the numbers of downloads that succeeded, timed out and stalled.
 
-    The table has a row for each class and a column for each policy. A cell has the number of these
-    downloads, and the number of all downloads that ended by a stall, a timeout or success. Both
-    numbers are sums over networks.
+    The table has a row for each class and level, and a column for each policy. The numbers are sums
+    over networks.
     """
-    _, statistics = _open_study(packs, experiment)
+    study, statistics = _open_study(packs, experiment)
     rows = []
     for class_name in ("bulk", "web"):
-        values = statistics[level, class_name]
-        cells = []
-        for variant in ("ewma", "rr", "swrr-linear"):
-            stalled, timeouts, successes = (
-                sum(one.value or 0 for one in values[f"{outcome}_count", variant].values())
-                for outcome in ("stall", "timeout", "success")
-            )
-            ended = stalled + timeouts + successes
-            cells.append(f"{stalled:,.0f} of {ended:,.0f} ({100 * stalled / ended:.1f}%)")
-        rows.append((class_name.capitalize(), *cells))
-    return _table(("", *(LABELS[name] for name in ("ewma", "rr", "swrr-linear"))), rows)
+        for level in study.levels:
+            values = statistics[level.name, class_name]
+            cells = []
+            for variant in POLICIES:
+                counts = (
+                    sum(one.value or 0 for one in values[f"{outcome}_count", variant].values())
+                    for outcome in ("success", "timeout", "stall")
+                )
+                cells.append(", ".join(f"{count:,.0f}" for count in counts))
+            rows.append((f"{class_name.capitalize()}, {level.name}", *cells))
+    return _table(("", *(LABELS[name] for name in POLICIES)), rows)
 
 
 PROGRAMS = {"arti": "Arti", "oniontrace": "OnionTrace", "tor": "Tor"}
@@ -334,8 +319,8 @@ def effects_by_level(packs: Packs, experiments: Sequence[str]) -> str:
     """Return a table of the effects of RR and SWRR against EWMA on ``ENDPOINTS``, by level.
 
     Each effect is followed by its spread between networks: the standard deviation of the networks'
-    log ratios or, for rates, of the differences. In parentheses follows the smallest difference
-    that a study of as many networks can detect.
+    log ratios or, for rates, of the differences. In parentheses follow the smallest differences
+    that a study of as many networks, and one of ten networks, can detect.
     """
     columns: list[tuple[str, Mapping[tuple[str, str, str], SummaryRow]]] = []
     for experiment in experiments:
@@ -353,29 +338,35 @@ def effects_by_level(packs: Packs, experiments: Sequence[str]) -> str:
             for level in study.levels
         ]
     rows = []
-    for class_name, metric, label in ENDPOINTS:
+    for (class_name, metric, label), weight in zip(ENDPOINTS, endpoint_weights(4), strict=True):
         for variant in ("rr", "swrr-linear"):
             cells = [
                 text
                 for _, found in columns
-                for text in _effect_and_spread(found[class_name, metric, variant])
+                for text in _effect_and_spread(found[class_name, metric, variant], weight * LEVEL)
             ]
             rows.append((f"{label}, {LABELS[variant]}", *cells))
     head = [text for label, _ in columns for text in (label, "spread")]
     return _table(("", *head), rows)
 
 
-def _effect_and_spread(row: SummaryRow) -> tuple[str, str]:
-    """Return a row's effect, and its spread between networks with the detectable difference."""
+def _effect_and_spread(row: SummaryRow, level: float) -> tuple[str, str]:
+    """Return a row's effect, and its spread between networks with the detectable differences.
+
+    level: the endpoint's part of the error level.
+    """
     pairs = sorted(row.own.keys() & row.base.keys())
     own, base = ([one[network].value or 0.0 for network in pairs] for one in (row.own, row.base))
     detectable = row.judgement.verdict.detectable if row.judgement else None
+    assert detectable is not None
     if row.metric.name.endswith("_rate"):
+        spread = float(np.std(np.subtract(own, base), ddof=1))
+        of_ten = spread * shown_from_spreads(10, level)
         effect = " ".join(filter(None, format_effect(row.effect, "difference", "1")))
-        spread = f"{100 * np.std(np.subtract(own, base), ddof=1):.2f} points"
-        return effect, spread + (f" ({100 * detectable:.2f})" if detectable else "")
-    spread = f"{np.std(np.log(np.divide(own, base)), ddof=1):.3f}"
-    return _ratio(row.effect), spread + (f" ({TIMES}{detectable:.2f})" if detectable else "")
+        return effect, f"{100 * spread:.2f} ({100 * detectable:.2f}, {100 * of_ten:.2f}) points"
+    spread = float(np.std(np.log(np.divide(own, base)), ddof=1))
+    of_ten = np.exp(spread * shown_from_spreads(10, level))
+    return _ratio(row.effect), f"{spread:.3f} ({TIMES}{detectable:.2f}, {TIMES}{of_ten:.2f})"
 
 
 def effect_table(
@@ -657,12 +648,11 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "counts": lambda: answer_counts(answers(FULL_SIZE)),
         "runs": lambda: run_facts(FULL_SIZE),
         "policies": lambda: policy_table(MAIN, head="Capacities"),
-        "stalls": lambda: stall_table(CAPACITIES, "swrr-capacities", "representative"),
+        "endings": lambda: endings_table(CAPACITIES, "swrr-capacities"),
         "policies' runs": lambda: run_facts(CAPACITIES),
         "levels": lambda: policy_table(
             BY_LEVEL, head="Middles", endpoints=[POLICY_ENDPOINTS[i] for i in (0, 2, 3, 5)]
         ),
-        "throughput": lambda: throughput_claims(answers(FULL_SIZE)),
         "answers": lambda: answer_table(answers(FULL_SIZE)),
         "networks": lambda: network_table(BY_NETWORK),
     },
