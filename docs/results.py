@@ -601,7 +601,11 @@ TEN_MIDDLES = tuple(sorted((RUNS / "representative").glob("swrr-10mid-network-*.
 FULL_SIZE = tuple(sorted(RUNS.glob("*full-size-uml.tar.xz")))
 LEVELS = [f"swrr-{number}mid" for number in (20, 10, 5)]
 MAIN = [(level, CAPACITIES, "swrr-capacities", level) for level in ("representative", "random")]
-BY_LEVEL = [(str(number), FULL_SIZE, f"swrr-{number}mid", f"{number}mid") for number in (20, 10, 5)]
+BY_LEVEL = (
+    ("10, representative", TEN_MIDDLES, "swrr-10mid", "10mid"),
+    ("10, random (pilot)", FULL_SIZE, "swrr-10mid", "10mid"),
+    ("20, random (pilot)", FULL_SIZE, "swrr-20mid", "20mid"),
+)
 BY_NETWORK = (
     ("random capacities, pilot", (RUNS / "swrr-5mid-full-size-uml.tar.xz",), "swrr-5mid"),
     ("random, links only, KIST", (RUNS / "swrr-5mid-links-uml.tar.xz",), "swrr-5mid-links"),
@@ -647,6 +651,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/explanation/swrr-answers.md": {
         "counts": lambda: answer_counts(answers(FULL_SIZE)),
         "runs": lambda: run_facts(FULL_SIZE),
+        "ten middles' runs": lambda: run_facts(TEN_MIDDLES),
         "policies": lambda: policy_table(MAIN, head="Capacities"),
         "endings": lambda: endings_table(CAPACITIES, "swrr-capacities"),
         "policies' runs": lambda: run_facts(CAPACITIES),
