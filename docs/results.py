@@ -99,15 +99,32 @@ POLICIES = ("ewma", "rr", "swrr-linear")
 
 
 @cache
-def answers(packs: Packs, name: str = "swrr") -> tuple[ClaimResult, ...]:
+def answers(
+    packs: Packs, name: str = "swrr", experiments: tuple[str, ...] = ()
+) -> tuple[ClaimResult, ...]:
     """Return the answers to the claims of a paper from the runs in packs.
 
-    name: name of the file with the claims, in experiments/claims.
+    Args:
+        packs: packs with the experiments.
+        name: name of the file with the claims, in experiments/claims.
+        experiments: some of the paper's experiments. Only claims whose levels and variants these
+            experiments have are answered. By default, all claims are.
     """
     wanted = load_claims(name, root=ROOT)
     with _open(packs) as store:
-        studies = (load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments)
-        paper = Paper(wanted.paper, tuple(studies), wanted.claims)
+        studies = tuple(
+            load_study(store / STUDIES / f"{experiment}.json")
+            for experiment in experiments or wanted.experiments
+        )
+        levels = {level.name for study in studies for level in study.levels}
+        variants = {variant.name for study in studies for variant in study.variants}
+        claims = tuple(
+            claim
+            for claim in wanted.claims
+            if not experiments
+            or (levels.issuperset(claim.levels) and variants.issuperset(claim.variants))
+        )
+        paper = Paper(wanted.paper, studies, claims)
         return answer_other_study(paper, store, "published packs").answers
 
 
@@ -305,14 +322,19 @@ def _effect_and_networks(
     values: Mapping[tuple[str, str], Mapping[int, Statistic]], metric: str, variant: str, base: str
 ) -> str:
     """Return the text of `_effect`, and how many networks' effects have the mean effect's sign."""
-    pairs = [
-        (one.value or 0.0, values[metric, base][network].value or 0.0)
-        for network, one in values[metric, variant].items()
-    ]
-    scale = np.asarray if metric.endswith("_rate") else np.log
-    effects = np.subtract(*scale(np.transpose(pairs)))
+    networks = values.get((metric, variant))
+    if not networks:
+        return NOTHING
+    # None becomes NaN.
+    own, of_base = (
+        np.array([values[metric, name][network].value for network in networks], np.float64)
+        for name in (variant, base)
+    )
+    if lacking := np.count_nonzero(np.isnan(own + of_base)):
+        return f"{NOTHING} (not reached in {lacking} of {len(networks)})"
+    effects = own - of_base if metric.endswith("_rate") else np.log(own / of_base)
     agreeing = int(np.sum(np.sign(effects) == np.sign(effects.mean())))
-    return f"{_effect(values, metric, variant, base)}, {agreeing}/{len(pairs)}"
+    return f"{_effect(values, metric, variant, base)}, {agreeing}/{len(networks)}"
 
 
 def effects_by_level(packs: Packs, experiments: Sequence[str]) -> str:
@@ -598,6 +620,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 CAPACITIES = tuple(sorted((RUNS / "representative").glob("swrr-capacities-network-*.tar.xz")))
 TEN_MIDDLES = tuple(sorted((RUNS / "representative").glob("swrr-10mid-network-*.tar.xz")))
+REPRESENTATIVE = CAPACITIES + TEN_MIDDLES
 FULL_SIZE = tuple(sorted(RUNS.glob("*full-size-uml.tar.xz")))
 LEVELS = [f"swrr-{number}mid" for number in (20, 10, 5)]
 MAIN = [(level, CAPACITIES, "swrr-capacities", level) for level in ("representative", "random")]
@@ -608,10 +631,7 @@ BY_LEVEL = (
 )
 BY_NETWORK = (
     ("random capacities, pilot", (RUNS / "swrr-5mid-full-size-uml.tar.xz",), "swrr-5mid"),
-    ("random, links only, KIST", (RUNS / "swrr-5mid-links-uml.tar.xz",), "swrr-5mid-links"),
-    ("the same on Shadow", (RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz",), "swrr-5mid-links"),
     ("representative capacities", CAPACITIES, "swrr-capacities"),
-    ("representative, at a fifth", (RUNS / "swrr-5mid-scale0.2-uml.tar.xz",), "swrr-5mid"),
     ("representative, ten middles", TEN_MIDDLES, "swrr-10mid"),
 )
 REPEATS = (
@@ -633,6 +653,13 @@ ARTI_POLICIES = (
     ("Clients of C Tor, 3 networks", (RUNS / "repeats-scale0.1-uml.tar.xz",), "swrr-5mid"),
 )
 LIMITS = (RUNS / "swrr-limits-scale0.1-uml.tar.xz",)
+SHADOW = tuple(RUNS / f"{name}-scale0.1-shadow.tar.xz" for name in ("swrr-5mid", "swrr-5mid-links"))
+ENGINES = (
+    ("both, Vanilla: embedded", LIMITS, "swrr-limits", "both-vanilla"),
+    ("both, Vanilla: Shadow", SHADOW[:1], "swrr-5mid", "5mid"),
+    ("link, KIST: embedded", LIMITS, "swrr-limits", "link-kist"),
+    ("link, KIST: Shadow, 3 networks", SHADOW[1:], "swrr-5mid-links", "5mid"),
+)
 STARVATION = tuple(sorted(RUNS.glob("starvation-*.tar.xz")))
 TORNET = (RUNS / "swrr-tornettools-uml.tar.xz",)
 VEGAS = tuple(RUNS / f"{name}-5mid-vegas-scale0.1-uml.tar.xz" for name in ("swrr", "weights"))
@@ -658,6 +685,13 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "levels": lambda: policy_table(
             BY_LEVEL, head="Middles", endpoints=[POLICY_ENDPOINTS[i] for i in (0, 2, 3, 5)]
         ),
+        "representative answers": lambda: answer_table(
+            answers(REPRESENTATIVE, experiments=("swrr-5mid", "swrr-10mid"))
+        ),
+        "engines": lambda: policy_table(
+            ENGINES, head="Limited by, scheduler, engine", endpoints=ENDPOINTS[:3]
+        ),
+        "engines' runs": lambda: run_facts(SHADOW),
         "answers": lambda: answer_table(answers(FULL_SIZE)),
         "networks": lambda: network_table(BY_NETWORK),
     },

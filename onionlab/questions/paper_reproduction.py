@@ -172,8 +172,9 @@ def _find_studies(packs: Sequence[Path], folder: Path, wanted: ClaimSet) -> list
     absent = [path.stem for path in studies if not path.is_file()]
     if absent:
         raise UserError(
-            f"{' '.join(map(str, packs))} has no runs of {', '.join(absent)}",
-            f"it was written of other results than `make figures CLAIMS={wanted.name}`",
+            f"there are no runs of {', '.join(absent)} in {' '.join(map(str, packs))}",
+            f"add packs of them; `make pack NAME={_results_folder(Path(), wanted).name}` packs all "
+            "experiments of a paper",
         )
     levels = [level for study in map(load_study, studies) for level in study.levels]
     classes = {ALL, *RELAY_ROLES, *(name for level in levels for name in level.classes)}

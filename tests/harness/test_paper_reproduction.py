@@ -199,7 +199,7 @@ def test_published_runs_need_neither_build_nor_engine(
     assert not list(bench.store.glob(".unpacking-*"))
     pack(runs, [run_id], file, studies=list(map(load_study, studies[1:])), logs=False)
     assert main(["figures", "--packs", str(file)]) == 2
-    assert f"has no runs of {EXPERIMENTS[0]}" in capsys.readouterr().err
+    assert f"there are no runs of {EXPERIMENTS[0]} in " in capsys.readouterr().err
     write_studies(studies, "perf-exit")
     pack(runs, [run_id], file, studies=list(map(load_study, studies)), logs=False)
     assert main(["figures", "--packs", str(file)]) == 2
