@@ -360,7 +360,8 @@ def effects_by_level(packs: Packs, experiments: Sequence[str]) -> str:
             for level in study.levels
         ]
     rows = []
-    for (class_name, metric, label), weight in zip(ENDPOINTS, endpoint_weights(4), strict=True):
+    weights = endpoint_weights(len(ENDPOINTS))
+    for (class_name, metric, label), weight in zip(ENDPOINTS, weights, strict=True):
         for variant in ("rr", "swrr-linear"):
             cells = [
                 text
